@@ -32,7 +32,7 @@ LAYERS = [
     ["remote", "server"],
     ["tls", "sandbox", "ucx"],
     ["transport", "offload"],
-    ["wire", "fiber"],
+    ["wire", "fiber", "packed"],
     ["abi"],
     ["base"],
 ]

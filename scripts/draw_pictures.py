@@ -224,6 +224,7 @@ FOLDERS = {
     "transport": ("remote", "channels: shm, tcp"),
     "offload": ("remote", "calls of functions on servers"),
     "wire": ("remote", "frames of the protocol"),
+    "packed": ("remote", "compressed pages"),
     "fiber": ("fiber", "cooperative fibers"),
     "abi": ("common", "options, control page, trace file"),
     "base": ("common", "system calls, near memory, locks, errors"),

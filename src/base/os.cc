@@ -208,21 +208,21 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 }
 ssize_t recvmsg(int fd, msghdr* message, int flags) { return call(SYS_recvmsg, fd, message, flags); }
 
-ssize_t send_with_fd(int fd, const void* buffer, size_t bytes, int passed) {
+ssize_t send_with_fds(int fd, const void* buffer, size_t bytes, std::span<const int> passed) {
   iovec piece = {const_cast<void*>(buffer), bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof passed)] = {};
-  msghdr message = {nullptr, 0, &piece, 1, control, sizeof control, 0};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxPassed * sizeof(int))] = {};
+  msghdr message = {nullptr, 0, &piece, 1, control, CMSG_SPACE(passed.size_bytes()), 0};
   cmsghdr* c = CMSG_FIRSTHDR(&message);
   c->cmsg_level = SOL_SOCKET;
   c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof passed);
-  memcpy(CMSG_DATA(c), &passed, sizeof passed);
+  c->cmsg_len = CMSG_LEN(passed.size_bytes());
+  memcpy(CMSG_DATA(c), passed.data(), passed.size_bytes());
   return os::sendmsg(fd, &message, MSG_DONTWAIT);
 }
 
-ssize_t recv_with_fd(int fd, void* buffer, size_t bytes, int* passed) {
+ssize_t recv_with_fds(int fd, void* buffer, size_t bytes, std::span<int> passed) {
   iovec piece = {buffer, bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxPassed * sizeof(int))];
   msghdr message = {nullptr, 0, &piece, 1, control, sizeof control, 0};
   ssize_t received = os::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (received <= 0) return received;
@@ -232,7 +232,8 @@ ssize_t recv_with_fd(int fd, void* buffer, size_t bytes, int* passed) {
     for (size_t i = 0; i < count; i++) {
       int one;
       memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
-      if (passed && *passed < 0) *passed = one;
+      auto place = std::find(passed.begin(), passed.end(), -1);
+      if (place != passed.end()) *place = one;
       else os::close(one);
     }
   }
@@ -250,6 +251,7 @@ int poll(pollfd* fds, unsigned count, int timeout_ms) {
 int memfd_create(const char* name, unsigned flags) { return call(SYS_memfd_create, name, flags); }
 int ftruncate(int fd, off_t length) { return call(SYS_ftruncate, fd, length); }
 int fallocate(int fd, int mode, off_t offset, off_t length) { return call(SYS_fallocate, fd, mode, offset, length); }
+off_t lseek(int fd, off_t offset, int whence) { return call(SYS_lseek, fd, offset, whence); }
 
 namespace {
 

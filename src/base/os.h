@@ -68,10 +68,11 @@ ssize_t recv(int fd, void* buffer, size_t bytes, int flags);
 ssize_t send(int fd, const void* buffer, size_t bytes, int flags);
 ssize_t sendmsg(int fd, const msghdr* message, int flags);
 ssize_t recvmsg(int fd, msghdr* message, int flags);
-// As send and recv with MSG_DONTWAIT, with a descriptor that is passed over a Unix socket. recv_with_fd stores the
-// first one that arrives in *passed if that is -1, and closes all others; passed may be null.
-ssize_t send_with_fd(int fd, const void* buffer, size_t bytes, int passed);
-ssize_t recv_with_fd(int fd, void* buffer, size_t bytes, int* passed);
+// As send and recv with MSG_DONTWAIT, with descriptors that are passed over a Unix socket, at most kMaxPassed.
+// recv_with_fds stores those that arrive in the elements of `passed` that are -1, in order, and closes all others.
+inline constexpr size_t kMaxPassed = 4;
+ssize_t send_with_fds(int fd, const void* buffer, size_t bytes, std::span<const int> passed);
+ssize_t recv_with_fds(int fd, void* buffer, size_t bytes, std::span<int> passed);
 int open(const char* path, int flags, int mode = 0);
 int close(int fd);
 int pipe(int fds[2], int flags);
@@ -80,6 +81,7 @@ int poll(pollfd* fds, unsigned count, int timeout_ms);
 int memfd_create(const char* name, unsigned flags);
 int ftruncate(int fd, off_t length);
 int fallocate(int fd, int mode, off_t offset, off_t length);
+off_t lseek(int fd, off_t offset, int whence);
 
 // Moves fd to a high number, with close-on-exec, because programs may expect low numbers to be free. Returns the new
 // descriptor; the old one is closed. On failure the old one is kept and returned.

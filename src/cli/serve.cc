@@ -132,6 +132,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
     config.memory = *memory;
   }
   config.controller = arguments.controller;
+  config.compress = arguments.compress;
   config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
   if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;
@@ -153,9 +154,9 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
 }
 
 std::string status_text(const server::ServerStats& stats) {
-  return fmt::format("{} of {} reserved, {} stored; {} connections, {} refused requests",
+  return fmt::format("{} of {} reserved, {} stored in {}; {} connections, {} refused requests",
                      format_size(stats.reserved_bytes), format_size(stats.capacity_bytes),
-                     format_size(stats.stored_bytes), stats.clients,
+                     format_size(stats.stored_bytes), format_size(stats.used_bytes), stats.clients,
                      stats.refused_requests + stats.refused_tokens + stats.bad_frames);
 }
 

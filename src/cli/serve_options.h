@@ -19,6 +19,7 @@ struct ServeArguments {
   unsigned workers = 1;
   double grace = kGraceSeconds;
   bool controller = false;
+  bool compress = false;
   bool offload = false;
   std::string offload_memory = "256M", offload_code = "64M";
   unsigned offload_processes = server::CallConfig().max_processes;

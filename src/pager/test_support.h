@@ -40,6 +40,7 @@ class LocalChannel : public transport::Channel {
   transport::Mapping mapping() const override {
     return direct_ ? transport::Mapping{far_, true} : transport::Mapping{};
   }
+  bool proceeds_alone() const override { return !direct_; }
 
  private:
   std::byte* far_;

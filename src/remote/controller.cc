@@ -18,7 +18,7 @@ Status ask(const transport::Endpoint& controller, const char* token, wire::Op op
   dialer.hello.mode = wire::HelloMode::kObserve;
   dialer.key = wire::key_of_token({token, token_bytes});
   Status status;
-  int fd = dialer.open(&status, nullptr, nullptr, timeout_ns);
+  int fd = dialer.open(&status, nullptr, {}, timeout_ns);
   if (fd < 0) return status;
   wire::ErrorReply error;
   int r = transport::exchange(fd, op, request, reply, now_ns() + timeout_ns, &error);

@@ -24,6 +24,7 @@ class PoolChannel final : public transport::Channel {
   int wait(transport::Token token, uint64_t timeout_ns) override;
   void gather(bool on) override;
   transport::Mapping mapping() const override { return servers_.mapping(); }
+  bool proceeds_alone() const override { return !mapping().immediate; }
 
  private:
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };

@@ -107,7 +107,7 @@ transport::Mapping PoolServers::mapping() const {
   if (may_grow_ || replicas_ < servers) return mapping;
   for_each((only(servers) - 1) & ~lost(), [&](unsigned s) {
     const transport::ShmRegion* region = servers_[s]->mapped();
-    if (!mapping.base && region && !region->is_delayed()) mapping = {region->at(0), true};
+    if (!mapping.base && region && region->mapping().immediate) mapping = region->mapping();
   });
   return mapping;
 }

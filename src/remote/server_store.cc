@@ -39,20 +39,23 @@ Status ServerStore::create_region(const StoreConfig& config) {
 
   Status status;
   wire::HelloReply reply;
-  int memory_fd = -1;
+  int files[wire::kMaxMemoryFiles];
   LockGuard hold(control_lock_);
-  control_fd_ = create.open(&status, &reply, &memory_fd, config.dial_timeout_ns);
+  control_fd_ = create.open(&status, &reply, files, config.dial_timeout_ns);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
-  return address_.is_shm() ? map_memory(memory_fd, config.region_bytes) : Status();
+  return address_.is_shm() ? map_memory(files, config.region_bytes) : Status();
 }
 
-Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
-  if (memory_fd < 0) return Status::error(EBADMSG, "memory server {} did not pass its memory file", address());
-  memory_fd_ = fds_.adopt(memory_fd);
-  if (memory_fd_ < 0) return Status::error(EMFILE, "too many open files: no descriptor for far memory");
+Status ServerStore::map_memory(std::span<int> files, uint64_t bytes) {
+  if (files[0] < 0) return Status::error(EBADMSG, "memory server {} did not pass its memory file", address());
+  for (int& fd : files) {
+    if (fd >= 0 && (fd = fds_.adopt(fd)) < 0)
+      return Status::error(EMFILE, "too many open files: no descriptor for far memory");
+  }
   Status status;
-  shm_ = ShmRegion::map(memory_fd_, bytes, address_.link, &status);
+  shm_ = ShmRegion::map({.memory = files[0], .packed = files[1], .connection = control_fd_}, bytes, address_.link,
+                        &status);
   return status;
 }
 
@@ -183,7 +186,6 @@ Status ServerStore::adopt(const Snapshot& made) {
   LockGuard hold(control_lock_);
   fds_.close_all_but(made.fd);
   shm_.reset();
-  memory_fd_ = -1;
   control_fd_ = made.fd;
   sequence_ = 0;
   if (!made.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");

@@ -66,7 +66,7 @@ class ServerStore final : public RemoteStore {
   ServerStore(const Address& address, const StoreConfig& config)
       : address_(address), retry_(config.retry), failures_(config.on_failure) {}
   Status create_region(const StoreConfig& config);
-  Status map_memory(int memory_fd, uint64_t bytes);
+  Status map_memory(std::span<int> files, uint64_t bytes) REQUIRES(control_lock_);
   void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
   bool is_broken() REQUIRES(control_lock_);
   void keep_region_alive();
@@ -79,7 +79,6 @@ class ServerStore final : public RemoteStore {
   transport::FailureReport failures_;
   transport::Dialer attach_;  // opens further connections to the region
   std::unique_ptr<transport::ShmRegion> shm_;
-  int memory_fd_ = -1;
 
   Mutex control_lock_;                               // held while the control connection is in use
   int control_fd_ GUARDED_BY(control_lock_) = -1;    // keeps the region alive; -1 when it was lost

@@ -173,11 +173,12 @@ class FakeServer final : public FakeEndpoint {
     wire::HelloReply answer = {};
     answer.region = snapshot ? 2 : 1;
     answer.region_bytes = hello.region_bytes;
-    answer.has_memory = !tcp_ && hello.mode == wire::HelloMode::kCreate;
+    answer.memory_files = !tcp_ && hello.mode == wire::HelloMode::kCreate;
     answer = transport::proven(greeting, answer);
     auto frame = transport::reply_frame(wire::Op::kProve, 1, transport::bytes_of_value(answer));
-    if (!answer.has_memory) return send(fd, frame);
-    EXPECT_EQ(os::send_with_fd(fd, frame.data(), frame.size(), file_.get()), static_cast<ssize_t>(frame.size()));
+    if (!answer.memory_files) return send(fd, frame);
+    EXPECT_EQ(os::send_with_fds(fd, frame.data(), frame.size(), std::array{file_.get()}),
+              static_cast<ssize_t>(frame.size()));
   }
   void reserve(int fd, const transport::Request& request) {
     wire::ReserveRequest wanted;

@@ -69,9 +69,12 @@ std::optional<Outcome> Authentication::open_region(const wire::Key& key, Client*
   answer->region = region->name().id;
   memcpy(answer->secret, region->name().secret, sizeof answer->secret);
   answer->region_bytes = region->bytes();
-  answer->has_memory = socket_->is_unix() && hello.mode == HelloMode::kCreate;
-  if (!answer->has_memory) return std::nullopt;
-  socket_->pass(region->memory_fd());
+  bool maps_memory = socket_->is_unix() && hello.mode == HelloMode::kCreate;
+  if (!maps_memory) return std::nullopt;
+  std::vector<int> files = {region->memory_fd()};
+  if (const PackedFile* packed = region->packed()) files.push_back(packed->fd());
+  answer->memory_files = static_cast<uint32_t>(files.size());
+  socket_->pass(std::move(files));
   region->note_shared();
   return std::nullopt;
 }

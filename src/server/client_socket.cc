@@ -30,7 +30,7 @@ void ClientSocket::close() {
 }
 
 ssize_t ClientSocket::receive(std::byte* to, size_t bytes, bool keeps_passed) {
-  ssize_t n = is_unix_ ? os::recv_with_fd(fd_, to, bytes, keeps_passed ? &passed_fd_ : nullptr)
+  ssize_t n = is_unix_ ? os::recv_with_fds(fd_, to, bytes, {&passed_fd_, keeps_passed ? 1u : 0u})
               : tls_   ? tls_->receive(to, bytes)
                        : os::recv(fd_, to, bytes, MSG_DONTWAIT);
   if (n > 0) note_received(static_cast<size_t>(n));
@@ -71,8 +71,8 @@ bool ClientSocket::flush() {
 
 // The output is the first data of this socket, so it is sent as a whole.
 void ClientSocket::send_passed() {
-  if (passing_fd_ < 0) return;
-  ssize_t n = os::send_with_fd(fd_, output_.data(), output_.size(), std::exchange(passing_fd_, -1));
+  if (passing_.empty()) return;
+  ssize_t n = os::send_with_fds(fd_, output_.data(), output_.size(), std::exchange(passing_, {}));
   if (n > 0) output_.consume(static_cast<size_t>(n));
   else is_over_ = true;
 }

@@ -56,8 +56,8 @@ class ClientSocket {
   bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
   // Sends what is in the output. False: not all of it was accepted, or the connection broke.
   bool flush();
-  // Passes a descriptor with what is in the output, with the next send_passed().
-  void pass(int fd) { passing_fd_ = fd; }
+  // Passes descriptors with what is in the output, with the next send_passed().
+  void pass(std::vector<int> fds) { passing_ = std::move(fds); }
   void send_passed();
   // Sends a reply from the memory of a region, which may be discarded later: what is not accepted at once is copied
   // into the output. The header's checksum is added. False: nothing was sent.
@@ -81,9 +81,9 @@ class ClientSocket {
   Region::Client* client_ = nullptr;
   uint64_t received_ = 0, sent_ = 0;
   bool is_over_ = false, is_broken_ = false;
-  int passed_fd_ = -1;    // arrived, its request was not executed yet
-  int accepted_fd_ = -1;  // for take_accepted()
-  int passing_fd_ = -1;   // for send_passed(), which does not close it
+  int passed_fd_ = -1;        // arrived, its request was not executed yet
+  int accepted_fd_ = -1;      // for take_accepted()
+  std::vector<int> passing_;  // for send_passed(), which does not close them
   Buffer output_;
 };
 

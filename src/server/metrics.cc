@@ -122,6 +122,9 @@ void append_metrics(ServerState* server, Exposition* out) {
   out->gauge("farside_server_capacity_bytes", "Memory lent to all clients together.", usage.capacity);
   out->gauge("farside_server_reserved_bytes", "Memory reserved by clients.", usage.charged);
   out->gauge("farside_server_stored_bytes", "Memory that stores data of clients.", usage.stored);
+  out->gauge("farside_server_used_bytes", "Memory that what is stored uses: less, where pages are compressed.",
+             usage.used);
+  out->gauge("farside_server_compressed_bytes", "Of what is stored, pages that are compressed.", usage.packed);
   out->gauge("farside_server_overhead_bytes", "Memory that describes what is stored, an upper bound.", usage.overhead);
   out->gauge("farside_server_regions", "Regions, snapshots included.", usage.regions);
   out->gauge("farside_server_snapshots", "Snapshots that share pages with their parent.", usage.snapshots);

@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "server/listen.h"
 #include "server/metrics.h"
+#include "server/packing_thread.h"
 #include "server/server_handlers.h"
 #include "server/serving_thread.h"
 
@@ -14,7 +15,9 @@ namespace farside::server {
 
 struct Server::Impl {
   explicit Impl(const ServerConfig& c)
-      : config(c), state(c.memory, c.quota, c.grace_ns, c.tokens.empty() ? single_token(c.token) : c.tokens) {
+      : config(c),
+        state(c.memory, c.quota, c.grace_ns, c.compress ? Compression::kOn : Compression::kOff,
+              c.tokens.empty() ? single_token(c.token) : c.tokens) {
     state.ucx = c.ucx;
     if (c.controller) state.registry = std::make_unique<MemoryRegistry>();
     if (c.calls.host_program.empty()) return;
@@ -27,6 +30,7 @@ struct Server::Impl {
   std::vector<Listener> listeners;
   std::unique_ptr<CallThreads> call_threads;  // null: the server executes no functions
   std::vector<std::unique_ptr<ServingThread>> threads;
+  std::unique_ptr<PackingThread> packing;  // null: nothing is compressed
   uint16_t port = 0;
 };
 
@@ -44,6 +48,9 @@ Status check(const ServerConfig& config) {
   if (!config.calls.host_program.empty()) {
     if (Status s = sandbox::check_isolation(config.calls.host_program); !s.ok()) return s;
   }
+  if (config.compress && (!config.calls.host_program.empty() || config.ucx.is_on()))
+    return Status::error(EINVAL,
+                         "pages that are compressed cannot be accessed by functions or UCX; give up one of the two");
   if (config.workers == 0 || config.workers > 64) return Status::error(EINVAL, "workers must be 1 to 64");
   return {};
 }
@@ -72,10 +79,12 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
     if (!thread.ok()) return thread.status();
     impl.threads.push_back(std::move(*thread));
   }
+  if (config.compress) impl.packing = std::make_unique<PackingThread>(&impl.state.pool, config.compress_epoch_ns);
   return server;
 }
 
 void Server::stop() {
+  impl_->packing.reset();
   impl_->threads.clear();
   if (impl_->call_threads) impl_->call_threads->stop();
   for (const Listener& l : impl_->listeners) {
@@ -91,8 +100,10 @@ uint16_t Server::tcp_port() const { return impl_->port; }
 
 ServerStats Server::stats() const {
   wire::StatsReply s = collect_stats(&impl_->state.pool, impl_->state.counters);
-  return {s.clients, s.regions,  s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
-          s.writes,  s.discards, s.bytes_in,  s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
+  MemoryPool::Usage usage = impl_->state.pool.usage();
+  return {s.clients,    s.regions,        s.snapshots,  s.capacity_bytes,  s.charged_bytes, s.stored_bytes,
+          usage.packed, usage.used,       s.reads,      s.writes,          s.discards,      s.bytes_in,
+          s.bytes_out,  s.refused_tokens, s.bad_frames, s.refused_requests};
 }
 
 Status Server::ready() const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "packed/layout.h"
 #include "server/access/tokens.h"
 #include "server/calls.h"
 #include "tls/credentials.h"
@@ -19,19 +20,21 @@ class Exposition;
 namespace farside::server {
 
 struct ServerConfig {
-  uint64_t memory = 0;                          // bytes, for all clients together
-  std::string listen;                           // "host:port" for TCP, port 0 for any free one; empty: no TCP
-  std::shared_ptr<const tls::Credentials> tls;  // over which TCP is served; null: plain
-  std::string unix_path;                        // path of a Unix socket; empty: no such socket
-  bool unix_for_all_users = false;              // and not only for the user who starts the server; all need the token
-  std::string token;                            // secret that clients must know; empty: none
-  std::vector<TokenEntry> tokens;               // several of them, instead
-  uint64_t quota = 0;                           // bytes that one client may reserve; 0: no limit
-  unsigned workers = 1;                         // threads
-  uint64_t grace_ns = 0;                        // how long a region is kept after its last connection broke
-  CallConfig calls;                             // functions of clients
-  ucx::Settings ucx;                            // for one-sided access to regions; off by default
-  bool controller = false;                      // has the list of a pool's servers; then `memory` may be 0
+  uint64_t memory = 0;                            // bytes, for all clients together
+  std::string listen;                             // "host:port" for TCP, port 0 for any free one; empty: no TCP
+  std::shared_ptr<const tls::Credentials> tls;    // over which TCP is served; null: plain
+  std::string unix_path;                          // path of a Unix socket; empty: no such socket
+  bool unix_for_all_users = false;                // and not only for the user who starts the server; all need the token
+  std::string token;                              // secret that clients must know; empty: none
+  std::vector<TokenEntry> tokens;                 // several of them, instead
+  uint64_t quota = 0;                             // bytes that one client may reserve; 0: no limit
+  unsigned workers = 1;                           // threads
+  uint64_t grace_ns = 0;                          // how long a region is kept after its last connection broke
+  CallConfig calls;                               // functions of clients
+  ucx::Settings ucx;                              // for one-sided access to regions; off by default
+  bool compress = false;                          // cold pages; not with `calls` or `ucx`, which access memory directly
+  uint64_t compress_epoch_ns = packed::kEpochNs;  // pages are cold after kColdEpochs without an access
+  bool controller = false;                        // has the list of a pool's servers; then `memory` may be 0
 };
 
 struct ServerStats {
@@ -39,6 +42,8 @@ struct ServerStats {
   uint64_t regions;    // snapshots included
   uint64_t snapshots;  // regions of forked children that share pages with their parent's
   uint64_t capacity_bytes, reserved_bytes, stored_bytes;
+  uint64_t compressed_bytes;         // of what is stored, pages that are compressed
+  uint64_t used_bytes;               // memory that what is stored uses
   uint64_t reads, writes, discards;  // requests; accesses of clients to mapped memory are not counted
   uint64_t bytes_in, bytes_out;
   uint64_t refused_tokens, bad_frames, refused_requests;

@@ -13,8 +13,9 @@
 namespace farside::server {
 
 struct ServerState {
-  ServerState(uint64_t memory, uint64_t quota, uint64_t grace_ns, const std::vector<TokenEntry>& entries)
-      : pool(memory, quota, grace_ns), tokens(entries, pool.account()) {}
+  ServerState(uint64_t memory, uint64_t quota, uint64_t grace_ns, Compression compression,
+              const std::vector<TokenEntry>& entries)
+      : pool(memory, quota, grace_ns, compression), tokens(entries, pool.account()) {}
 
   MemoryPool pool;
   Tokens tokens;

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -65,10 +66,10 @@ int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
   return 0;
 }
 
-int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* passed_fd) {
+int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, std::span<int> passed) {
   auto* at = static_cast<std::byte*>(data);
   while (bytes > 0) {
-    ssize_t n = os::recv_with_fd(fd, at, bytes, passed_fd);
+    ssize_t n = os::recv_with_fds(fd, at, bytes, passed);
     if (n == 0) return -ECONNRESET;
     if (n == -EINTR) continue;
     if (n == -EAGAIN) n = wait_for(fd, POLLIN, deadline_ns);
@@ -77,6 +78,12 @@ int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* pas
     bytes -= static_cast<size_t>(n);
   }
   return 0;
+}
+
+void close_passed(std::span<int> passed) {
+  for (int& fd : passed) {
+    if (fd >= 0) os::close(std::exchange(fd, -1));
+  }
 }
 
 int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64_t deadline_ns) {
@@ -93,9 +100,9 @@ int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64
 
 // bytes: receives the size of a reply that may be shorter; null: it has the size of `reply`.
 int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t deadline_ns, wire::ErrorReply* error,
-                  int* passed_fd, size_t* bytes = nullptr) {
+                  std::span<int> passed, size_t* bytes = nullptr) {
   wire::FrameHeader header;
-  if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed_fd); r < 0) return r;
+  if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed); r < 0) return r;
   if (int r = wire::check_reply_header(header); r < 0) return r;
   bool is_error = header.op == static_cast<uint8_t>(wire::Op::kError);
   wire::ErrorReply raw;
@@ -103,7 +110,7 @@ int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t dead
   if (bytes && !is_error && header.payload_bytes < body.size()) body = body.first(header.payload_bytes);
   if (header.request != 1 || header.payload_bytes != body.size()) return -EBADMSG;
   if (!is_error && header.op != static_cast<uint8_t>(op)) return -EBADMSG;
-  if (int r = receive_all(fd, body.data(), body.size(), deadline_ns, passed_fd); r < 0) return r;
+  if (int r = receive_all(fd, body.data(), body.size(), deadline_ns, passed); r < 0) return r;
   if (wire::crc32c(wire::header_crc(header), body.data(), body.size()) != header.crc) return -EBADMSG;
   if (bytes) *bytes = body.size();
   return is_error ? wire::decode_error(body, error) : 0;
@@ -117,7 +124,7 @@ int pass_connection(int passing_fd) {
   if (r < 0) return r;
   wire::FrameHeader frame = wire::make_header(wire::Op::kConnect, 0, 1, 0);
   frame.crc = wire::header_crc(frame);
-  ssize_t sent = os::send_with_fd(passing_fd, &frame, sizeof frame, ends[1]);
+  ssize_t sent = os::send_with_fds(passing_fd, &frame, sizeof frame, {&ends[1], 1});
   os::close(ends[1]);
   if (sent == static_cast<ssize_t>(sizeof frame)) return ends[0];
   os::close(ends[0]);
@@ -133,22 +140,19 @@ int send_relay_request(int fd, const Endpoint& endpoint, uint64_t deadline_ns) {
 }
 
 int receive_relay_reply(int fd, uint64_t deadline_ns, RelayReply* reply) {
-  int r = receive_all(fd, reply, sizeof *reply, deadline_ns, nullptr);
+  int r = receive_all(fd, reply, sizeof *reply, deadline_ns, {});
   return r < 0 ? r : -reply->error;
 }
 
 // As exchange(); `relayed`, if it is not null, is filled in before the reply.
 int exchange_once(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply,
-                  uint64_t deadline_ns, wire::ErrorReply* error, int* passed_fd, RelayReply* relayed) {
+                  uint64_t deadline_ns, wire::ErrorReply* error, std::span<int> passed, RelayReply* relayed) {
   error->code = 0;
-  if (passed_fd) *passed_fd = -1;
+  std::fill(passed.begin(), passed.end(), -1);
   int r = send_request(fd, op, payload, deadline_ns);
   if (r == 0 && relayed) r = receive_relay_reply(fd, deadline_ns, relayed);
-  if (r == 0) r = receive_reply(fd, op, reply, deadline_ns, error, passed_fd);
-  if (r < 0 && passed_fd && *passed_fd >= 0) {
-    os::close(*passed_fd);
-    *passed_fd = -1;
-  }
+  if (r == 0) r = receive_reply(fd, op, reply, deadline_ns, error, passed);
+  if (r < 0) close_passed(passed);
   return r;
 }
 
@@ -275,8 +279,8 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
 }
 
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
-             wire::ErrorReply* error, int* passed_fd) {
-  return exchange_once(fd, op, payload, reply, deadline_ns, error, passed_fd, nullptr);
+             wire::ErrorReply* error, std::span<int> passed) {
+  return exchange_once(fd, op, payload, reply, deadline_ns, error, passed, nullptr);
 }
 
 namespace {
@@ -301,7 +305,7 @@ int exchange_frame(int fd, wire::Op op, std::span<std::byte> frame, std::span<st
   uint64_t now = now_ns();
   bool in_time = wait_until(
       times, deadline_ns - std::min(now, deadline_ns), [&] { return ready; }, [&] { poll_for(0); }, poll_for);
-  return in_time ? receive_reply(fd, op, reply, deadline_ns, error, nullptr, reply_bytes) : -ETIMEDOUT;
+  return in_time ? receive_reply(fd, op, reply, deadline_ns, error, {}, reply_bytes) : -ETIMEDOUT;
 }
 
 namespace {
@@ -313,13 +317,13 @@ std::span<std::byte> writable_bytes(T* value) {
 
 // The proofs of both sides. Results as those of exchange(); -EKEYREJECTED: the server does not know the key.
 int prove(int fd, const wire::Key& key, const wire::Greeting& greeting, uint64_t deadline_ns, wire::HelloReply* reply,
-          wire::ErrorReply* error, int* passed_fd) {
+          wire::ErrorReply* error, std::span<int> passed) {
   wire::Proof proof = wire::client_proof(key, greeting);
-  int r = exchange(fd, wire::Op::kProve, wire::bytes_of(proof), writable_bytes(reply), deadline_ns, error, passed_fd);
+  int r = exchange(fd, wire::Op::kProve, wire::bytes_of(proof), writable_bytes(reply), deadline_ns, error, passed);
   if (r < 0) return r;
   wire::Proof expected = wire::server_proof(key, greeting, *reply);
   bool proven = wire::same_secret(&expected, reply->proof, sizeof expected);
-  if (!proven && passed_fd && *passed_fd >= 0) os::close(std::exchange(*passed_fd, -1));
+  if (!proven) close_passed(passed);
   if (!proven) return -EKEYREJECTED;
   wire::mask_secret(key, greeting, reply);
   return wire::decode_hello_reply(wire::bytes_of(*reply), reply);
@@ -327,7 +331,7 @@ int prove(int fd, const wire::Key& key, const wire::Greeting& greeting, uint64_t
 
 }  // namespace
 
-int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const {
+int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, std::span<int> passed, Status* status) const {
   wire::Greeting greeting = {hello, {}};
   fill_random(greeting.hello.nonce, sizeof greeting.hello.nonce);
   wire::ErrorReply error = {};
@@ -335,14 +339,14 @@ int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* me
   int r = endpoint.is_relayed() ? send_relay_request(fd, endpoint, deadline_ns) : 0;
   if (r == 0) {
     r = exchange_once(fd, wire::Op::kHello, wire::bytes_of(greeting.hello), writable_bytes(&greeting.challenge),
-                      deadline_ns, &error, nullptr, endpoint.is_relayed() ? &relayed : nullptr);
+                      deadline_ns, &error, {}, endpoint.is_relayed() ? &relayed : nullptr);
   }
-  if (r == 0) r = prove(fd, key, greeting, deadline_ns, reply, &error, memory_fd);
+  if (r == 0) r = prove(fd, key, greeting, deadline_ns, reply, &error, passed);
   if (r < 0) *status = relayed.error != 0 ? relay_failed(*this, relayed) : greeting_failed(*this, r, error);
   return r;
 }
 
-int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64_t timeout_ns) const {
+int Dialer::open(Status* status, wire::HelloReply* reply, std::span<int> passed, uint64_t timeout_ns) const {
   uint64_t deadline = now_ns() + timeout_ns;
   int fd = passing_fd >= 0 ? pass_connection(passing_fd) : dial(endpoint, deadline);
   if (fd < 0) {
@@ -350,7 +354,7 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
     return fd;
   }
   wire::HelloReply answer;
-  int r = greet(fd, deadline, &answer, memory_fd, status);
+  int r = greet(fd, deadline, &answer, passed, status);
   if (r < 0) {
     os::close(fd);
     return r;

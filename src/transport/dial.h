@@ -27,10 +27,10 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns);
 
 // Sends one request and waits for its reply, on a connection that has no other request in flight. The reply's payload
 // must have exactly the size of `reply`. Returns 0; or -errno with error->code != 0 when the server replied with an
-// error; or -errno with error->code == 0 when the connection is not usable any more. *passed_fd (may be null) is the
-// descriptor that was passed with the reply, or -1; the caller closes it.
+// error; or -errno with error->code == 0 when the connection is not usable any more. passed: receives the descriptors
+// that were passed with the reply, and -1 where there are none; the caller closes them.
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
-             wire::ErrorReply* error, int* passed_fd = nullptr);
+             wire::ErrorReply* error, std::span<int> passed = {});
 
 // As exchange, for requests of any size and a reply of at most reply.size() bytes. `frame` is the payload after room
 // for a header, which is filled in. Polls for the reply as long as `times`, those of this connection, permit.
@@ -61,11 +61,11 @@ struct Dialer {
 
   // Connects, sends the greeting, and authenticates both sides. Returns a descriptor registered in *fds, or -errno with
   // the reason in *status.
-  int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,
+  int open(Status* status, wire::HelloReply* reply = nullptr, std::span<int> passed = {},
            uint64_t timeout_ns = kDialTimeoutNs) const;
 
  private:
-  int greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const;
+  int greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, std::span<int> passed, Status* status) const;
 };
 
 }  // namespace farside::transport

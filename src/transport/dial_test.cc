@@ -95,7 +95,7 @@ class Exchange : public testing::Test {
     got_.assign(reply_bytes, std::byte{0});
     wire::ReserveRequest request = {wire::kSlabBytes, 5};
     return exchange(fd_.get(), wire::Op::kGrow, std::as_bytes(std::span(&request, 1)), got_, now_ns() + kPatience,
-                    &error_, &passed_);
+                    &error_, {&passed_, 1});
   }
   // Sends bytes and passes descriptors with them.
   void send_passing(const FrameBytes& bytes, const std::vector<int>& fds) {

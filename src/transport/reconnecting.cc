@@ -30,7 +30,7 @@ int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wir
   uint64_t start = now_ns(), pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
     uint64_t timeout = std::min(kDialTimeoutNs, retry.attempt_timeout_ns());
-    int fd = dialer.open(status, reply, nullptr, timeout);
+    int fd = dialer.open(status, reply, {}, timeout);
     if (fd >= 0 || !is_transient(fd)) return fd;
     uint64_t waited = now_ns() - start;
     if (waited + pause >= retry.limit_ns) {
@@ -245,7 +245,7 @@ int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
   Dialer next = *dialer_;
   next.hello.channel = channel_;
   next.hello.generation = ++generation_;
-  return next.open(status, nullptr, nullptr, timeout_ns);
+  return next.open(status, nullptr, {}, timeout_ns);
 }
 
 // The server is lost, for this reason. Callers receive -EBADMSG or -ECONNRESET.

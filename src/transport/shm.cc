@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "transport/ranges.h"
@@ -13,9 +14,11 @@
 
 namespace farside::transport {
 
-std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Status* status) {
-  size_t bytes = region_bytes + sizeof(wire::RegionTrailer);
-  long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
+namespace {
+
+// nullptr, with the reason in *status.
+std::byte* map_file(int fd, uint64_t bytes, Status* status) {
+  long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (os::is_error(r)) {
     *status = Status::error(static_cast<int>(-r),
                             "cannot map {} bytes of far memory; choose a smaller --tune space or raise "
@@ -25,17 +28,73 @@ std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, 
   }
   // A core dump of the program would read, and write out, all that the region holds.
   os::madvise(reinterpret_cast<void*>(r), bytes, MADV_DONTDUMP);
-  return std::unique_ptr<ShmRegion>(new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link));
+  return reinterpret_cast<std::byte*>(r);
 }
 
-ShmRegion::ShmRegion(std::byte* base, uint64_t bytes, int fd, Link link)
-    : base_(base),
-      bytes_(bytes),
-      fd_(fd),
-      latency_ticks_(link.latency_us > 0 ? static_cast<uint64_t>(link.latency_us * ticks_per_us()) : 0),
-      ticks_per_byte_(link.gbps > 0 ? 8 / (link.gbps * 1000) * ticks_per_us() : 0) {}
+}  // namespace
 
-ShmRegion::~ShmRegion() { os::munmap(base_, bytes_ + sizeof(wire::RegionTrailer)); }
+std::unique_ptr<ShmRegion> ShmRegion::map(const Files& files, uint64_t region_bytes, Link link, Status* status) {
+  std::byte* base = map_file(files.memory, region_bytes + sizeof(wire::RegionTrailer), status);
+  if (!base) return nullptr;
+  bool is_packed = files.packed >= 0;
+  std::byte* packed = is_packed ? map_file(files.packed, packed::file_bytes(region_bytes), status) : nullptr;
+  if (is_packed && !packed) {
+    os::munmap(base, region_bytes + sizeof(wire::RegionTrailer));
+    return nullptr;
+  }
+  return std::unique_ptr<ShmRegion>(new ShmRegion(base, packed, region_bytes, files, link));
+}
+
+ShmRegion::ShmRegion(std::byte* base, std::byte* packed, uint64_t bytes, const Files& files, Link link)
+    : base_(base),
+      packed_(packed),
+      bytes_(bytes),
+      files_(files),
+      latency_ticks_(link.latency_us > 0 ? static_cast<uint64_t>(link.latency_us * ticks_per_us()) : 0),
+      ticks_per_byte_(link.gbps > 0 ? 8 / (link.gbps * 1000) * ticks_per_us() : 0) {
+  if (packed) pages_ = packed::PackedPages(packed, bytes);
+}
+
+ShmRegion::~ShmRegion() {
+  os::munmap(base_, bytes_ + sizeof(wire::RegionTrailer));
+  if (packed_) os::munmap(packed_, packed::file_bytes(bytes_));
+}
+
+int ShmRegion::read(const ByteRange& range, std::byte* scratch) {
+  auto* to = static_cast<std::byte*>(range.near);
+  if (packed_) return pages_.read(*this, range.far, to, range.bytes, scratch);
+  return to ? read(range.far, to, range.bytes) : 0;
+}
+
+int ShmRegion::begin_write(const ByteRange& range, std::byte* scratch) {
+  return packed_ ? pages_.begin_write(*this, range.far, range.bytes, scratch) : 0;
+}
+
+void ShmRegion::end_write(const ByteRange& range) {
+  if (packed_) pages_.end_write(range.far, range.bytes);
+}
+
+int ShmRegion::discard(const ByteRange& range, std::byte* scratch) {
+  if (packed_) return pages_.discard(*this, files_.packed, range.far, range.bytes, scratch);
+  return punch(range.far, range.bytes);
+}
+
+int ShmRegion::read(uint64_t offset, std::byte* to, size_t bytes) {
+  memcpy(to, at(offset), bytes);
+  return 0;
+}
+int ShmRegion::write(uint64_t offset, const std::byte* from, size_t bytes) {
+  memcpy(at(offset), from, bytes);
+  return 0;
+}
+int ShmRegion::punch(uint64_t offset, uint64_t bytes) {
+  return os::fallocate(files_.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes));
+}
+bool ShmRegion::is_abandoned() {
+  pollfd p = {files_.connection, POLLRDHUP, 0};
+  return os::poll(&p, 1, 0) > 0;
+}
 
 bool ShmRegion::has_overlays() const {
   auto* trailer = reinterpret_cast<const wire::RegionTrailer*>(base_ + bytes_);
@@ -59,10 +118,34 @@ int ShmChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
   if (int r = check(ranges, kMaxRequestBytes, &bytes); r < 0) return r;
   Request* request = free_request();
   if (!request) return -EAGAIN;
-  for (const ByteRange& s : ranges) {
-    if (s.near) memcpy(s.near, region_->at(s.far), s.bytes);
+  bool deferred = region_->is_packed() && bytes > packed::kPageBytes;
+  if (deferred) {
+    defer_read(request, ranges);
+    return finish_submit(request, bytes, token);
+  }
+  for (const ByteRange& range : ranges) {
+    if (int r = region_->read(range, scratch_); r < 0) return r;
   }
   return finish_submit(request, bytes, token);
+}
+
+// What is read ahead is decompressed by the evictor that polls for it.
+void ShmChannel::defer_read(Request* request, std::span<const ByteRange> ranges) {
+  if (request->room < ranges.size()) {
+    near_free(request->ranges, request->room * sizeof(ByteRange));
+    request->ranges = static_cast<ByteRange*>(near_alloc(ranges.size() * sizeof(ByteRange)));
+    request->room = ranges.size();
+  }
+  request->count = ranges.size();
+  memcpy(request->ranges, ranges.data(), ranges.size_bytes());
+}
+
+int ShmChannel::execute_read(Request* request) {
+  size_t count = std::exchange(request->count, 0);
+  for (size_t i = 0; i < count; i++) {
+    if (int r = region_->read(request->ranges[i], scratch_); r < 0) return r;
+  }
+  return 0;
 }
 
 int ShmChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
@@ -76,11 +159,7 @@ int ShmChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token*
     int r = stream_->submit_write(ranges, pipe, &inner);
     return finish_submit_on_stream(request, r, inner, token);
   }
-  if (pipe >= 0) {
-    if (int r = write_from_pipe(ranges, pipe, bytes); r < 0) return r;
-  } else {
-    for (const ByteRange& s : ranges) memcpy(region_->at(s.far), s.near, s.bytes);
-  }
+  if (int r = write_in_place(ranges, pipe, bytes); r < 0) return r;
   return finish_submit(request, bytes, token);
 }
 
@@ -95,10 +174,8 @@ int ShmChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) 
     int r = stream_->submit_discard(ranges, &inner);
     return finish_submit_on_stream(request, r, inner, token);
   }
-  for (const ByteRange& s : ranges) {
-    int r =
-        os::fallocate(region_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(s.far), s.bytes);
-    if (r < 0) return r;
+  for (const ByteRange& range : ranges) {
+    if (int r = region_->discard(range, scratch_); r < 0) return r;
   }
   return finish_submit(request, 0, token);
 }
@@ -106,9 +183,9 @@ int ShmChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) 
 int ShmChannel::poll(Token token) {
   Request* request = find(token);
   if (!request) return -EINVAL;
-  int r;
-  if (request->stream_token) r = stream_->poll(request->stream_token);
-  else r = request->ready_tick == 0 || ticks() >= request->ready_tick;
+  int r = execute_read(request);
+  if (r == 0 && request->stream_token) r = stream_->poll(request->stream_token);
+  else if (r == 0) r = request->ready_tick == 0 || ticks() >= request->ready_tick;
   if (r != 0) request->token = 0;
   return r;
 }
@@ -144,6 +221,18 @@ int ShmChannel::check(std::span<const ByteRange> ranges, uint64_t max_bytes, uin
     if (s.bytes > region_->bytes() || s.far > region_->bytes() - s.bytes) return -ERANGE;
   }
   return 0;
+}
+
+int ShmChannel::write_in_place(std::span<const ByteRange> ranges, int pipe, uint64_t bytes) {
+  for (const ByteRange& range : ranges) {
+    if (int r = region_->begin_write(range, scratch_); r < 0) return r;
+  }
+  int r = 0;
+  if (pipe >= 0) r = write_from_pipe(ranges, pipe, bytes);
+  else
+    for (const ByteRange& range : ranges) memcpy(region_->at(range.far), range.near, range.bytes);
+  for (const ByteRange& range : ranges) region_->end_write(range);
+  return r;
 }
 
 int ShmChannel::write_from_pipe(std::span<const ByteRange> ranges, int pipe, uint64_t bytes) {

@@ -38,7 +38,7 @@ class Shm : public testing::Test {
   void map(ShmRegion::Link link) {
     Status status;
     channel_.reset();
-    region_ = std::unique_ptr<ShmRegion>(ShmRegion::map(file_.get(), kBytes, link, &status));
+    region_ = std::unique_ptr<ShmRegion>(ShmRegion::map({file_.get()}, kBytes, link, &status));
     ASSERT_TRUE(region_) << status.text();
     channel_.reset(new ShmChannel(region_.get(), &unreachable_));
   }
@@ -197,7 +197,7 @@ TEST_F(Shm, WritesNeedTheServerWhileSnapshotsExist) {
 
 TEST_F(Shm, AFileThatCannotBeMappedIsReported) {
   Status status;
-  EXPECT_EQ(ShmRegion::map(-1, kBytes, {}, &status), nullptr);
+  EXPECT_EQ(ShmRegion::map({-1}, kBytes, {}, &status), nullptr);
   EXPECT_EQ(status.code(), EBADF);
 }
 

@@ -84,11 +84,11 @@ inline void send_bytes(int fd, std::span<const std::byte> bytes) {
   }
 }
 
-inline bool receive_bytes(int fd, void* to, size_t bytes, int* passed = nullptr) {
+inline bool receive_bytes(int fd, void* to, size_t bytes, std::span<int> passed = {}) {
   for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
     pollfd ready = {fd, POLLIN, 0};
     os::poll(&ready, 1, -1);
-    ssize_t n = os::recv_with_fd(fd, at, bytes, passed);
+    ssize_t n = os::recv_with_fds(fd, at, bytes, passed);
     if (n == -EAGAIN) continue;
     if (n <= 0) return false;
     at += n;
@@ -100,7 +100,7 @@ inline bool receive_bytes(int fd, void* to, size_t bytes, int* passed = nullptr)
 // The next request, checked. False at the connection's end.
 inline bool receive_request(int fd, Request* out) {
   int passed = -1;
-  if (!receive_bytes(fd, &out->header, sizeof out->header, &passed)) return false;
+  if (!receive_bytes(fd, &out->header, sizeof out->header, {&passed, 1})) return false;
   out->passed = Fd(passed);
   EXPECT_EQ(wire::check_request_header(out->header), 0);
   out->payload.resize(out->header.payload_bytes);

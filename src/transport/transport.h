@@ -64,6 +64,9 @@ class Channel : public NearObject {
   // How far memory can be read without copying it through the channel. Constant for a channel, and lock-free.
   virtual Mapping mapping() const { return {}; }
 
+  // Whether reads proceed while no thread polls for them.
+  virtual bool proceeds_alone() const { return true; }
+
   // Polls for a bounded time, then sleeps until the request completes or fails, or timeout_ns has passed (-ETIMEDOUT:
   // the request is still in flight). Returns 0 or -errno.
   virtual int wait(Token token, uint64_t timeout_ns) = 0;

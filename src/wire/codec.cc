@@ -122,7 +122,7 @@ int decode_proof(Bytes payload, Proof* out) { return load_exact(payload, out) ? 
 int decode_hello_reply(Bytes payload, HelloReply* out) {
   HelloReply reply;
   if (!load_exact(payload, &reply)) return -EBADMSG;
-  if (reply.zero != 0 || reply.has_memory > 1 || reply.region_bytes > kMaxRegionBytes) return -EBADMSG;
+  if (reply.zero != 0 || reply.memory_files > kMaxMemoryFiles || reply.region_bytes > kMaxRegionBytes) return -EBADMSG;
   *out = reply;
   return 0;
 }

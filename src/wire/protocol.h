@@ -18,7 +18,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 6;
+inline constexpr uint8_t kVersion = 7;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -178,17 +178,19 @@ struct Proof {
 };
 static_assert(sizeof(Challenge) == 32 && sizeof(Proof) == 32);
 
-// secret: of the region, encrypted with the key of the connection. has_memory: the descriptor of the region's memory
-// file is passed with the reply (Unix sockets, kCreate only). proof: of the server.
+// secret: of the region, encrypted with the key of the connection. memory_files: so many descriptors are passed with
+// the reply (Unix sockets, kCreate only): of the region's memory file, and of the second file if the server compresses
+// pages (packed/layout.h). proof: of the server.
 //    0         8            24              32           36     40               72
 //    +---------+------------+---------------+------------+------+----------------+
-//    | region  | secret[16] | region_bytes  | has_memory | zero | proof[32]      |
+//    | region  | secret[16] | region_bytes  | files      | zero | proof[32]      |
 //    +---------+------------+---------------+------------+------+----------------+
+inline constexpr uint32_t kMaxMemoryFiles = 2;
 struct HelloReply {
   uint64_t region;
   uint8_t secret[kSecretBytes];
   uint64_t region_bytes;
-  uint32_t has_memory;
+  uint32_t memory_files;
   uint32_t zero;
   uint8_t proof[kProofBytes];
 };

@@ -27,7 +27,9 @@ enum class Kind {
   kShm,
   kSlowShm,
   kShmWithSnapshot,
+  kShmCompressed,
   kTcp,
+  kTcpCompressed,
   kTls,
   kUcxTcp,
   kUcxPosix,
@@ -54,8 +56,12 @@ const char* name_of(Kind kind) {
       return "SlowShm";  // with simulated latency and bandwidth
     case Kind::kShmWithSnapshot:
       return "ShmWithSnapshot";  // writes use the stream connection
+    case Kind::kShmCompressed:
+      return "ShmCompressed";  // pages are cold after 4 ms
     case Kind::kTcp:
       return "Tcp";
+    case Kind::kTcpCompressed:
+      return "TcpCompressed";
     case Kind::kTls:
       return "Tls";  // through a relay
     case Kind::kUcxTcp:
@@ -133,13 +139,16 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   static server::ServerConfig config() {
     server::ServerConfig config = default_config();
     if (is_one_sided()) config.ucx = ucx_settings();
+    config.compress = GetParam() == Kind::kShmCompressed || GetParam() == Kind::kTcpCompressed;
+    config.compress_epoch_ns = 1'000'000;
     if (uses_tls()) config.tls = tls::server_context(certificates->files("server"));
     return config;
   }
 
   void SetUp() override {
     bool shm = GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kShmWithSnapshot ||
-               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmReplicas;
+               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kDelayedShm ||
+               GetParam() == Kind::kShmReplicas || GetParam() == Kind::kShmCompressed;
     std::string address = server_.address(shm ? "shm" : "tcp");
     if (uses_tls()) {
       relay_ = std::make_unique<TestRelay>(certificates->files(""));
@@ -207,7 +216,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   // Reads need no server; neither do writes, because a stopped server has removed the snapshots.
   bool outlives_server() const {
     return replicates() || uses_file() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm ||
-           GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot;
+           GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot ||
+           GetParam() == Kind::kShmCompressed;
   }
 
   static tls::TestCertificates* certificates;
@@ -224,11 +234,12 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 tls::TestCertificates* ChannelTest::certificates = nullptr;
 
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
-                         ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp, Kind::kTls,
-                                           Kind::kUcxTcp, Kind::kUcxPosix, Kind::kUcxSysv, Kind::kUcxWithSnapshot,
-                                           Kind::kUcxWithoutServer, Kind::kTcpSnapshot, Kind::kUnixSnapshot,
-                                           Kind::kDelayedTcp, Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas,
-                                           Kind::kSpread, Kind::kFile, Kind::kEncryptedFile, Kind::kFileSnapshot),
+                         ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kShmCompressed,
+                                           Kind::kTcp, Kind::kTcpCompressed, Kind::kTls, Kind::kUcxTcp, Kind::kUcxPosix,
+                                           Kind::kUcxSysv, Kind::kUcxWithSnapshot, Kind::kUcxWithoutServer,
+                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kDelayedTcp,
+                                           Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread,
+                                           Kind::kFile, Kind::kEncryptedFile, Kind::kFileSnapshot),
                          [](const auto& kind) { return name_of(kind.param); });
 
 TEST_P(ChannelTest, OddSizesAndOffsetsAreReadBack) {

@@ -32,7 +32,7 @@ class RawClient {
 
   // Errors are ignored: the server may have closed the connection.
   void send(const Frame& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  void send_passing(const Frame& bytes, int fd) { (void)!os::send_with_fd(fd_, bytes.data(), bytes.size(), fd); }
+  void send_passing(const Frame& bytes, int fd) { (void)!os::send_with_fds(fd_, bytes.data(), bytes.size(), {&fd, 1}); }
   void end() { shutdown(fd_, SHUT_WR); }
 
   // The op of the next reply and 0 or the error code in *error; or kHello and -1 if the connection ended.

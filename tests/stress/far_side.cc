@@ -40,17 +40,21 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
 std::string FarSide::start_servers(const std::string& transport, uint64_t server_bytes) {
   if (transport == "file") return "file:" + directory_ + "?crypt=yes&size=" + std::to_string(server_bytes);
   if (transport == "shm" || transport == "tcp" || transport == "ucx") return start_server(transport, server_bytes);
+  if (transport == "compressed_shm" || transport == "compressed_tcp")
+    return start_server(transport.substr(sizeof "compressed_" - 1), server_bytes, true);
   std::string first = start_server_process(transport == "replicas" ? "tcp" : "shm", server_bytes);
   return first + "," + start_server_process("tcp", server_bytes);
 }
 
-std::string FarSide::start_server(const std::string& transport, uint64_t server_bytes) {
+std::string FarSide::start_server(const std::string& transport, uint64_t server_bytes, bool compress) {
   server::ServerConfig config;
   config.memory = server_bytes;
   config.token = kToken;
   if (transport == "shm") config.unix_path = directory_ + "/socket";
   else config.listen = "127.0.0.1:0";
   if (transport == "ucx") config.ucx = kUcx;
+  config.compress = compress;
+  config.compress_epoch_ns = 1'000'000;
   Result<std::unique_ptr<server::Server>> server = server::Server::start(config);
   if (!server.ok()) die("{}", server.status().text());
   server_ = std::move(*server);
@@ -101,6 +105,12 @@ FarSide::~FarSide() {
   if (directory_.empty()) return;
   for (const char* name : {"/socket", "/relay"}) unlink((directory_ + name).c_str());
   rmdir(directory_.c_str());
+}
+
+bool FarSide::has_compressed() {
+  if (!server_) return false;
+  has_compressed_ |= server_->stats().compressed_bytes > 0;
+  return has_compressed_;
 }
 
 bool FarSide::leaks() {

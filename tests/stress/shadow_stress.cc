@@ -61,13 +61,15 @@ void arm_faults() {
 }
 
 // What the run should have tested and has not, as an error message; nullptr if nothing is missing.
-const char* find_untested(const World& world) {
+const char* find_untested(const World& world, FarSide& far_side) {
   pager::Stats stats = world.pager.stats();
   if (stats.get(pager::Counter::kDirtyEvictions) == 0)
     return "nothing was evicted: this run tested nothing; lower --local";
   bool whole = stats.get(pager::Counter::kHugeFetched) > 0 && stats.get(pager::Counter::kHugeEvicted) > 0;
   if (world.settings.huge == "always" && world.pager.paging().uses_huge_pages() && !whole)
     return "no huge page was fetched and evicted as a whole: this run did not test them; raise --memory";
+  bool compresses = world.settings.transport.starts_with("compressed");
+  if (compresses && !far_side.has_compressed()) return "no page was compressed: this run did not test that";
   return nullptr;
 }
 
@@ -80,7 +82,7 @@ class Driver {
   void run() {
     auto duration = static_cast<uint64_t>(world_.settings.seconds * 1e9);
     uint64_t end = now_ns() + duration, half = end - duration / 2;
-    for (bool killed = false; now_ns() < end || (now_ns() < end + kExtraNs && find_untested(world_));) {
+    for (bool killed = false; now_ns() < end || (now_ns() < end + kExtraNs && find_untested(world_, far_side_));) {
       tick();
       if (!killed && now_ns() > half) {
         far_side_.kill_one(world_.settings.seed);
@@ -222,7 +224,7 @@ void run(const Settings& s) {
     for (StressWorker* w : world.workers) w->wait_for_children();
     for (StressWorker* w : world.workers) w->verify_all("at the end");
     pager::Stats stats = world.pager.stats();
-    if (const char* untested = find_untested(world)) die("{}", untested);
+    if (const char* untested = find_untested(world, far_side)) die("{}", untested);
     check_nothing_left(world);
     print_summary(s, driver.operations(), stats);
   }
@@ -237,7 +239,8 @@ void add_options(Command& command, Settings* s, std::string* memory) {
   command.add_option("--local", &s->local, "percent of it that may be near; 0: changes continuously").range(0u, 100u);
   command.add_option("--delivery", &s->delivery, "").one_of({"signal", "handler"});
   command.add_option("--transport", &s->transport, "")
-      .one_of({"direct", "copy", "shm", "tcp", "ucx", "file", "replicas", "shm_replicas"});
+      .one_of({"direct", "copy", "shm", "tcp", "ucx", "file", "replicas", "shm_replicas", "compressed_shm",
+               "compressed_tcp"});
   command.add_option("--policy", &s->policy, "").one_of({"2q", "fifo", "lru", "priority"});
   command.add_option("--evictors", &s->evictors, "").range(1U, kMaxEvictors);
   command.add_option("--writeback", &s->writeback, "").one_of({"auto", "page", "line"});

@@ -164,7 +164,7 @@ void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   if (t.ahead_pause > 0) t.ahead_pause--;
   bool delegates = t.ahead_pause == 0 && evictors_.has_spare_core();
   if (budget_.metadata_bytes() > frames_.limit() * kPageSize / kMaxMetadataShare) return;
-  if (!delegates && t.reads.is_immediate(store_)) return;
+  if (!delegates && !t.reads.proceeds_alone(store_)) return;
   Claim claimed;
   claimed.write = write;
   claimed.ahead = true;

@@ -227,8 +227,8 @@ void HugePath::start_ahead(ThreadSlot& t, const HugeStreams::Stream& stream, boo
   bool delegates = t.ahead_pause == 0 && evictors_.has_spare_core();
   {
     ReadQueueLock lock(t.reads);
-    bool immediate = t.reads.channel(store_).mapping().immediate;
-    if ((immediate && !delegates) || !comes_whole(huge)) return;
+    bool overlaps = delegates || t.reads.channel(store_).proceeds_alone();
+    if (!overlaps || !comes_whole(huge)) return;
     Slot slot = take_frame(false);
     if (slot < 0 || !start(t, huge, write, slot)) return;
     account_.record_stream();

@@ -111,10 +111,10 @@ class CAPABILITY("lock") ReadQueue {
     locked_.store(false, std::memory_order_release);
   }
 
-  // Whether far memory can be read in place at any time. Takes the lock.
-  bool is_immediate(remote::RemoteStore* store) {
+  // Whether reads proceed while no thread polls for them. Takes the lock.
+  bool proceeds_alone(remote::RemoteStore* store) {
     LockGuard lock(*this);
-    return channel(store).mapping().immediate;
+    return channel(store).proceeds_alone();
   }
 
   // Opens the channel at first use. The caller holds the lock, here and below.

@@ -1,10 +1,8 @@
 #include "server/memory/memory_file.h"
 
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "server/memory/file_io.h"
 #include "server/memory/guarded.h"
 
 namespace farside::server {
@@ -49,7 +48,7 @@ MemoryFile::~MemoryFile() {
   if (fd_ >= 0) os::close(fd_);
 }
 
-int MemoryFile::create(uint64_t bytes) {
+int MemoryFile::create(uint64_t bytes, Compression compression) {
   fd_ = os::memfd_create("farside-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) return fd_;
   if (int r = os::ftruncate(fd_, static_cast<off_t>(bytes + sizeof *trailer_)); r < 0) return r;
@@ -60,6 +59,7 @@ int MemoryFile::create(uint64_t bytes) {
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
   set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
+  if (compression == Compression::kOn) return PackedFile::create(fd_, bytes, &packed_);
   map();
   return 0;
 }
@@ -101,18 +101,10 @@ void MemoryFile::release_tables(uint64_t slab) {
 }
 
 int MemoryFile::read(uint64_t offset, void* to, size_t bytes) const {
+  if (packed_) return packed_->read(offset, to, bytes);
   const std::byte* from = view(offset, bytes);
   if (from && guarded([=] { copy_shared(to, from, bytes); })) return 0;
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    ssize_t n = pread(fd_, at, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? -errno : -EIO;
-    at += n;
-    offset += static_cast<uint64_t>(n);
-    bytes -= static_cast<size_t>(n);
-  }
-  return 0;
+  return read_file(fd_, offset, to, bytes);
 }
 
 int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
@@ -125,16 +117,7 @@ int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
 
 int MemoryFile::write_new(uint64_t offset, const void* from, size_t bytes) {
   note_written(offset, bytes);
-  auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
-    ssize_t n = pwrite(fd_, at, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return -errno;
-    at += n;
-    offset += static_cast<uint64_t>(n);
-    bytes -= static_cast<size_t>(n);
-  }
-  return 0;
+  return packed_ ? packed_->write(offset, from, bytes) : write_file(fd_, offset, from, bytes);
 }
 
 void MemoryFile::note_written(uint64_t offset, uint64_t bytes) {
@@ -152,8 +135,7 @@ uint64_t MemoryFile::note_data(uint64_t from, uint64_t slabs) {
 
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
   if (mapping_) stored_.remove(offset / wire::kPageBytes, end_page(offset, bytes));
-  int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                        static_cast<off_t>(bytes));
+  int r = packed_ ? packed_->discard(offset, bytes) : punch_hole(fd_, offset, bytes);
   if (r < 0) return r;
   for (uint64_t at = slabs_.next(offset); at < offset + bytes; at = slabs_.next(at + wire::kSlabBytes)) {
     if (next_data(at) < at + wire::kSlabBytes) continue;
@@ -164,11 +146,10 @@ int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
 }
 
 bool MemoryFile::free_some(uint64_t bytes) {
-  uint64_t at = next_data(0);
-  if (at >= bytes_) return false;
-  int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
-                        static_cast<off_t>(std::min(bytes, bytes_ - at)));
-  return r == 0 && next_data(at) < bytes_;
+  uint64_t at = next_stored(0);
+  if (at >= bytes_) return packed_ && packed_->free_some(bytes);
+  int r = punch_hole(fd_, at, std::min(bytes, bytes_ - at));
+  return r == 0 && (packed_ || next_stored(at) < bytes_);
 }
 
 MemoryFile MemoryFile::duplicate() const {
@@ -179,10 +160,13 @@ MemoryFile MemoryFile::duplicate() const {
 }
 
 uint64_t MemoryFile::stored_bytes() const {
-  struct stat info;
-  if (fstat(fd_, &info) < 0) return 0;
-  uint64_t all = static_cast<uint64_t>(info.st_blocks) * 512;
-  return all - std::min<uint64_t>(all, sizeof *trailer_);
+  uint64_t packed = packed_ ? packed_->packed_pages() * kPageSize : 0;
+  return saturating_sub(file_memory(fd_), sizeof *trailer_) + packed;
+}
+
+uint64_t MemoryFile::used_bytes() const {
+  uint64_t packed = packed_ ? packed_->stored_bytes() : 0;
+  return saturating_sub(file_memory(fd_), sizeof *trailer_) + packed;
 }
 
 // Page by page where they are not stored for certain, with SEEK_DATA only: SEEK_HOLE examines every page up to the next
@@ -202,6 +186,11 @@ uint64_t MemoryFile::missing_bytes(uint64_t offset, uint64_t bytes) const {
 }
 
 uint64_t MemoryFile::next_data(uint64_t from) const {
+  uint64_t stored = next_stored(from);
+  return packed_ ? packed_->next_packed(from, stored) : stored;
+}
+
+uint64_t MemoryFile::next_stored(uint64_t from) const {
   if (from >= bytes_) return bytes_;
   off_t data = lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
   return data < 0 ? bytes_ : std::min(static_cast<uint64_t>(data), bytes_);

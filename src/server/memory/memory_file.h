@@ -6,20 +6,24 @@
 // Pages that are stored for certain (stored_pages.h) are accessed through a mapping, without a system call. All others
 // are read and written by system calls: reading a hole then allocates nothing, and a lack of memory is an error and not
 // a signal. A mapped page that the machine has lost is an error of the access. There is no mapping for a file that a
-// client has mapped, too, since it can discard pages, nor where address space is short.
+// client has mapped, too, since it can discard pages, nor where address space is short, nor where pages are compressed.
 //
 // Threads may read and write at the same time; all other calls that are not const exclude all calls. Results of type
 // int are 0 or -errno.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
+#include "server/memory/packed_file.h"
 #include "server/memory/slab_set.h"
 #include "server/memory/stored_pages.h"
 #include "wire/protocol.h"
 
 namespace farside::server {
+
+enum class Compression : uint8_t { kOff, kOn };
 
 class MemoryFile {
  public:
@@ -31,9 +35,12 @@ class MemoryFile {
     return *this;
   }
 
-  int create(uint64_t bytes);  // `bytes`: a multiple of the page size
+  // bytes: a multiple of the page size.
+  int create(uint64_t bytes, Compression compression = Compression::kOff);
 
   int fd() const { return fd_; }
+  // The second file, with the pages that are compressed, and who compresses them; nullptr: none are.
+  PackedFile* packed() const { return packed_.get(); }
   int read(uint64_t offset, void* to, size_t bytes) const;
   int write(uint64_t offset, const void* from, size_t bytes);
   int punch(uint64_t offset, uint64_t bytes);
@@ -49,8 +56,10 @@ class MemoryFile {
   // A client gets the file's descriptor. Before anything is written.
   void note_shared() { unmap(); }
 
-  // The memory that the kernel uses for this region, in bytes.
+  // The size of the pages that are stored, in bytes.
   uint64_t stored_bytes() const;
+  // The memory that the kernel uses for them: less, where pages are compressed.
+  uint64_t used_bytes() const;
   // Whether all pages of the range are stored for certain.
   bool is_stored(uint64_t offset, uint64_t bytes) const { return is_mapped(offset, bytes); }
   // The size of the pages of a range that are holes.
@@ -73,7 +82,7 @@ class MemoryFile {
   const SlabSet& slabs() const { return slabs_; }
   // An upper bound of what the kernel and this object need to find the pages.
   uint64_t overhead_bytes() const {
-    uint64_t for_slab = kSlabOverheadBytes + (mapping_ ? kSlabTableBytes : 0);
+    uint64_t for_slab = kSlabOverheadBytes + (mapping_ ? kSlabTableBytes : 0) + (packed_ ? kSlabPackedBytes : 0);
     return slabs_.memory_bytes() + stored_.memory_bytes() + slabs_.count() * for_slab;
   }
 
@@ -84,9 +93,11 @@ class MemoryFile {
     std::swap(trailer_, other.trailer_);
     std::swap(slabs_, other.slabs_);
     std::swap(mapping_, other.mapping_);
+    std::swap(packed_, other.packed_);
     stored_.swap(other.stored_);
   }
   int write_new(uint64_t offset, const void* from, size_t bytes);
+  uint64_t next_stored(uint64_t from) const;
   void map();
   void unmap();
   void release_tables(uint64_t slab);
@@ -102,6 +113,8 @@ class MemoryFile {
   static constexpr uint64_t kSlabOverheadBytes = (64 + 5) * 576;
   // The page tables of a mapped slab: one for each 2 MiB, and a share of the one above.
   static constexpr uint64_t kSlabTableBytes = 9 * wire::kPageBytes;
+  // A word for each page in the second file, and two in this process.
+  static constexpr uint64_t kSlabPackedBytes = 3 * wire::kSlabBytes / wire::kPageBytes * sizeof(uint64_t);
 
   int fd_ = -1;
   uint64_t bytes_ = 0;  // without the trailer
@@ -109,6 +122,7 @@ class MemoryFile {
   SlabSet slabs_;
   std::byte* mapping_ = nullptr;  // of the whole file; null: none
   StoredPages stored_;            // without a mapping: empty
+  std::unique_ptr<PackedFile> packed_;
 };
 
 }  // namespace farside::server

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #include "base/bits.h"
@@ -17,7 +18,9 @@ namespace {
 
 Status no_file(int code) {
   return Status::error(-code, "the server cannot create a memory file; raise its limit on {}",
-                       code == -EFBIG ? "sizes of files (ulimit -f)" : "open files (ulimit -n)");
+                       code == -EFBIG    ? "sizes of files (ulimit -f)"
+                       : code == -ENOMEM ? "addresses (ulimit -v)"
+                                         : "open files (ulimit -n)");
 }
 
 }  // namespace
@@ -27,7 +30,7 @@ Result<Region*> MemoryPool::create(uint64_t bytes, std::shared_ptr<Tenant> tenan
   if (account->is_exhausted()) return full(account_.is_exhausted() ? &account_ : account, tenant.get());
   auto family = std::make_shared<Region::Family>(quota_, std::move(tenant), &account_, &disposal_);
   MemoryFile memory;
-  if (int r = memory.create(bytes); r < 0) return no_file(r);
+  if (int r = memory.create(bytes, compression_); r < 0) return no_file(r);
   LockGuard hold(mutex_);
   return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), std::move(family)));
 }
@@ -165,6 +168,43 @@ void MemoryPool::end_merge(Region* base, bool merged, Removed* removed) {
   snapshots_--;  // the base, or its overlay, which is a root now
 }
 
+void MemoryPool::begin_epoch() {
+  packing_.clear();
+  {
+    LockGuard hold(mutex_);
+    for (const auto& [id, region] : regions_) packing_.push_back(id);
+  }
+  for (uint64_t id : packing_) use_packed(id, [](PackedFile& file) { file.advance_epoch(); });
+}
+
+bool MemoryPool::pack_some() {
+  if (packing_.empty()) return false;
+  bool more = false;
+  use_packed(packing_.back(), [&](PackedFile& file) { more = file.step(); });
+  if (!more) packing_.pop_back();
+  return !packing_.empty();
+}
+
+// Calls use() unless the region has ended, or is not compressed.
+template <typename Use>
+void MemoryPool::use_packed(uint64_t id, Use use) {
+  std::shared_ptr<Region::Family> family;
+  {
+    LockGuard hold(mutex_);
+    auto found = regions_.find(id);
+    if (found == regions_.end()) return;
+    family = found->second->family_;
+  }
+  std::shared_lock content(family->lock);
+  PackedFile* file = nullptr;
+  {
+    LockGuard hold(mutex_);
+    auto found = regions_.find(id);
+    if (found != regions_.end()) file = found->second->packed();
+  }
+  if (file) use(*file);
+}
+
 MemoryPool::Removed::~Removed() {
   for (const Departure& d : departures) {
     log_with(LogLevel::kInfo,
@@ -239,7 +279,12 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 MemoryPool::Usage MemoryPool::usage() {
   LockGuard hold(mutex_);
   settle_some();
-  return {account_.capacity(), account_.data(), account_.overhead(), stored_, regions_.size(), snapshots_};
+  Usage usage = {account_.capacity(), account_.data(), account_.overhead(), stored_, regions_.size(), snapshots_, 0, 0};
+  for (const auto& [id, region] : regions_) {
+    if (const PackedFile* file = region->packed()) usage.packed += file->packed_pages() * kPageSize;
+    usage.used += region->used_bytes();
+  }
+  return usage;
 }
 
 void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {

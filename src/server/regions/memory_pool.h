@@ -18,8 +18,11 @@ class MemoryPool {
  public:
   // capacity: bytes for all regions together. quota: bytes for a region and its snapshots; 0: none. grace_ns: how long
   // a region is kept after its last connection broke.
-  MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0)
-      : account_(capacity), quota_(quota ? quota : Account::kUnlimited), grace_ns_(grace_ns) {}
+  MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0, Compression compression = Compression::kOff)
+      : account_(capacity),
+        quota_(quota ? quota : Account::kUnlimited),
+        grace_ns_(grace_ns),
+        compression_(compression) {}
 
   // These return a region and count one more connection to it, until release().
   Result<Region*> create(uint64_t bytes, std::shared_ptr<Tenant> tenant = nullptr);
@@ -45,6 +48,12 @@ class MemoryPool {
   bool tidy();
   bool is_tidy() const { return disposal_.is_empty() && merging_count_.load() == 0; }
 
+  // Compress cold pages of all regions, by one thread: what has become cold in the next epoch, in steps of some tenths
+  // of a millisecond. False: there is no more in this epoch.
+  void begin_epoch();
+  bool pack_some();
+  bool compresses() const { return compression_ == Compression::kOn; }
+
   // Change the reservation by `bytes`, a multiple of the slab size, and return the new reservation. A sequence that is
   // not larger than the last one granted is a repetition, which changes nothing.
   Result<uint64_t> grow(Region* region, uint64_t bytes, uint64_t sequence);
@@ -55,6 +64,8 @@ class MemoryPool {
 
   struct Usage {
     uint64_t capacity, charged, overhead, stored, regions, snapshots;
+    uint64_t packed;  // bytes of pages that are compressed
+    uint64_t used;    // memory that what is stored uses
   };
   Usage usage();
 
@@ -91,6 +102,8 @@ class MemoryPool {
   void reap(Region* region, Removed* removed) REQUIRES(mutex_);
   void extract(Region* region, Removed* removed) REQUIRES(mutex_);
   void merge_some();
+  template <typename Use>
+  void use_packed(uint64_t id, Use use);
   void end_merge(Region* base, bool merged, Removed* removed);
   void settle_some() REQUIRES(mutex_);
   void settle(Region* region) REQUIRES(mutex_);
@@ -103,6 +116,8 @@ class MemoryPool {
   Disposal disposal_;
   const uint64_t quota_;  // of a region and its snapshots
   const uint64_t grace_ns_;
+  const Compression compression_;  // of regions that are made from now on
+  std::vector<uint64_t> packing_;  // regions that are not finished in this epoch; used by the thread that packs
 
   Mutex mutex_;  // taken after any family lock
   uint64_t last_id_ GUARDED_BY(mutex_) = 0;

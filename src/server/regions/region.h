@@ -101,11 +101,15 @@ class Region {
   // After calls that were not admitted one by one.
   void note_stored_by_calls();
 
+  // Who compresses its cold pages; nullptr: they are not compressed. The family lock is held as long as it is used.
+  PackedFile* packed() const { return memory_.packed(); }
+
   // One-sided access to a slab; errors as those of wire::ShareRequest.
   int share(const ucx::Settings& settings, uint64_t offset, wire::ShareReply* out);
   [[nodiscard]] RegionShare::Remains revoke_share() { return share_.revoke(); }
 
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
+  uint64_t used_bytes() const { return memory_.used_bytes(); }
   uint64_t reserved_bytes() const { return reserved_; }
   uint64_t overhead_bytes() const { return overhead_; }
   // Makes the charge exact. A root with connections is charged for its reservation, or for what it stores if that is

@@ -1,0 +1,110 @@
+#include "server/memory/packed_file.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/os.h"
+#include "server/memory/file_io.h"
+#include "server/memory/guarded.h"
+
+namespace farside::server {
+
+using packed::kPageBytes;
+
+int PackedFile::Memory::read(uint64_t offset, std::byte* to, size_t bytes) { return read_file(fd_, offset, to, bytes); }
+int PackedFile::Memory::write(uint64_t offset, const std::byte* from, size_t bytes) {
+  return write_file(fd_, offset, from, bytes);
+}
+int PackedFile::Memory::punch(uint64_t offset, uint64_t bytes) { return punch_hole(fd_, offset, bytes); }
+
+int PackedFile::create(int memory, uint64_t region_bytes, std::unique_ptr<PackedFile>* out) {
+  int fd = os::memfd_create("farside-packed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return fd;
+  uint64_t bytes = packed::file_bytes(region_bytes);
+  int r = os::ftruncate(fd, static_cast<off_t>(bytes));
+  if (r == 0) r = os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  long at = r < 0 ? r : os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (os::is_error(at)) {
+    os::close(fd);
+    return static_cast<int>(at);
+  }
+  auto* file = reinterpret_cast<std::byte*>(at);
+  os::madvise(file, bytes, MADV_DONTFORK);
+  os::madvise(file, bytes, MADV_DONTDUMP);
+  install_guard();
+  out->reset(new PackedFile(memory, fd, file, region_bytes));
+  return 0;
+}
+
+PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes)
+    : memory_(memory),
+      fd_(fd),
+      file_(file),
+      region_bytes_(region_bytes),
+      pages_(file, region_bytes),
+      packer_(pages_, memory, fd, region_bytes) {
+  advance_epoch();
+}
+
+PackedFile::~PackedFile() {
+  os::munmap(file_, packed::file_bytes(region_bytes_));
+  os::close(fd_);
+}
+
+int PackedFile::read(uint64_t offset, void* to, size_t bytes) {
+  std::byte scratch[kPageBytes];
+  int r = 0;
+  bool readable = guarded([&] { r = pages_.read(memory_, offset, static_cast<std::byte*>(to), bytes, scratch); });
+  return readable ? r : -EIO;
+}
+
+int PackedFile::write(uint64_t offset, const void* from, size_t bytes) {
+  std::byte scratch[kPageBytes];
+  int r = 0;
+  bool writable = guarded([&] {
+    r = pages_.begin_write(memory_, offset, bytes, scratch);
+    if (r < 0) return;
+    r = memory_.write(offset, static_cast<const std::byte*>(from), bytes);
+    pages_.end_write(offset, bytes);
+  });
+  return writable ? r : -ENOMEM;
+}
+
+int PackedFile::discard(uint64_t offset, uint64_t bytes) {
+  std::byte scratch[kPageBytes];
+  int r = 0;
+  bool writable = guarded([&] { r = pages_.discard(memory_, fd_, offset, bytes, scratch); });
+  return writable ? r : -EIO;
+}
+
+// What has no table has no packed pages.
+uint64_t PackedFile::next_packed(uint64_t from, uint64_t end) const {
+  uint64_t words[packed::kWordsInTablePage];
+  for (uint64_t page = from / kPageBytes; page * kPageBytes < end;) {
+    uint64_t first = align_down(page, packed::kWordsInTablePage);
+    off_t at = os::lseek(fd_, static_cast<off_t>(packed::kTableOffset + first * sizeof(uint64_t)), SEEK_DATA);
+    if (at < 0) break;
+    if (uint64_t data = (static_cast<uint64_t>(at) - packed::kTableOffset) / sizeof(uint64_t); data > first) {
+      page = data;
+      continue;
+    }
+    if (pread(fd_, words, sizeof words, at) != static_cast<ssize_t>(sizeof words)) break;
+    for (; page < first + packed::kWordsInTablePage; page++) {
+      if (packed::PackedWord(words[page - first]).is_in_pool()) return std::min(std::max(from, page * kPageBytes), end);
+    }
+  }
+  return end;
+}
+
+bool PackedFile::free_some(uint64_t bytes) {
+  off_t at = os::lseek(fd_, 0, SEEK_DATA);
+  if (at < 0) return false;
+  uint64_t all = packed::file_bytes(region_bytes_), from = static_cast<uint64_t>(at);
+  return punch_hole(fd_, from, std::min(bytes, all - from)) == 0;
+}
+
+}  // namespace farside::server

@@ -1,0 +1,62 @@
+// A region's second file, for a server that compresses cold pages (packed/layout.h), and access to the region's content
+// by requests: a page is in the memory file or in the pool. Results of type int are 0 or -errno. Thread-safe as
+// MemoryFile, and step() may be called beside all of it by one thread.
+#pragma once
+#include <algorithm>
+#include <memory>
+
+#include "packed/packed_pages.h"
+#include "server/memory/file_io.h"
+#include "server/memory/packer.h"
+
+namespace farside::server {
+
+class PackedFile {
+ public:
+  // memory: the memory file of a new region.
+  static int create(int memory, uint64_t region_bytes, std::unique_ptr<PackedFile>* out);
+  ~PackedFile();
+  PackedFile(const PackedFile&) = delete;
+  PackedFile& operator=(const PackedFile&) = delete;
+
+  int fd() const { return fd_; }
+  int read(uint64_t offset, void* to, size_t bytes);
+  int write(uint64_t offset, const void* from, size_t bytes);
+  int discard(uint64_t offset, uint64_t bytes);
+  // The first page from `from` on that is in the pool, as an offset; `end` if there is none before it.
+  uint64_t next_packed(uint64_t from, uint64_t end) const;
+
+  // Compresses some cold pages. False: no more at the moment.
+  bool step() { return packer_.step(); }
+  void advance_epoch() { pages_.advance_epoch(); }
+
+  uint64_t packed_pages() const { return std::min(pages_.packed_pages(), packer_.pages()); }
+  uint64_t pool_bytes() const { return packer_.pool_bytes(); }
+  uint64_t stored_bytes() const { return file_memory(fd_); }
+  // Of a region that ended: frees the next `bytes`. Whether there is more.
+  bool free_some(uint64_t bytes);
+
+ private:
+  class Memory final : public packed::RawPages {
+   public:
+    explicit Memory(int fd) : fd_(fd) {}
+    int read(uint64_t offset, std::byte* to, size_t bytes) override;
+    int write(uint64_t offset, const std::byte* from, size_t bytes) override;
+    int punch(uint64_t offset, uint64_t bytes) override;
+    bool is_abandoned() override { return false; }
+
+   private:
+    const int fd_;
+  };
+
+  PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes);
+
+  Memory memory_;
+  const int fd_;
+  std::byte* const file_;
+  const uint64_t region_bytes_;
+  packed::PackedPages pages_;
+  Packer packer_;
+};
+
+}  // namespace farside::server

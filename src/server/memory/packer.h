@@ -1,0 +1,65 @@
+// Compresses the cold pages of one region: pages that no client has read or written for a second move from the memory
+// file to the pool of the second file (packed/layout.h), and the memory file has a hole there. It also notices which
+// pages clients have written since, and moves pages together where the pool has become sparse. What a client changes in
+// the shared words concerns its own content only: where pages are in the pool is known here, too.
+//
+// Used by one thread. Others, and clients, may access the pages meanwhile (packed/packed_pages.h).
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "packed/packed_pages.h"
+#include "server/memory/pool_log.h"
+
+namespace farside::server {
+
+class Packer {
+ public:
+  // memory, file: descriptors of the region's two files.
+  Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes);
+
+  // Does a part of the work, some tenths of a millisecond. False: it has seen all pages since it returned false last.
+  bool step();
+
+  uint64_t pool_bytes() const { return pool_bytes_.load(std::memory_order_relaxed); }
+  // Pages with room in the pool; some may have been written since. Thread-safe.
+  uint64_t pages() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr unsigned kBatch = 32;             // pages that are compressed in one step
+  static constexpr unsigned kTablePagesAtOnce = 64;  // and those of the table that are looked at
+
+  struct Candidate {
+    uint64_t page;
+    packed::PackedWord seen;
+  };
+  using Slots = std::array<packed::PackedWord, packed::kWordsInTablePage>;
+
+  bool find_table_page();
+  void scan_table_page(std::vector<Candidate>* cold);
+  bool is_cold(packed::PackedWord word) const;
+  void pack(const std::vector<Candidate>& cold);
+  bool pack_page(const Candidate& cold);
+  bool store(uint64_t page, const std::byte* from, size_t bytes, packed::PackedWord before, packed::State state);
+  void free_packed(std::vector<uint64_t> pages);
+  void move_some(uint64_t block);
+  void release_blocks();
+  packed::PackedWord slot(uint64_t page) const;
+  void set_slot(uint64_t page, packed::PackedWord place);
+  bool change(uint64_t page, packed::PackedWord from, packed::PackedWord to) const;
+  packed::PackedWord load(uint64_t page) const;
+
+  packed::PackedPages pages_;
+  const int memory_, file_;
+  const uint64_t region_pages_, pool_offset_;
+  uint64_t next_ = 0;                                           // page
+  std::unordered_map<uint64_t, std::unique_ptr<Slots>> slots_;  // by page of the table: where pages are in the pool
+  PoolLog log_;
+  std::atomic<uint64_t> pool_bytes_{0}, count_{0};
+};
+
+}  // namespace farside::server

@@ -1,0 +1,193 @@
+// The packer alone, and beside threads that read, write and discard all pages.
+#include "server/memory/packer.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "server/memory/memory_file.h"
+#include "server/memory/pool_log.h"
+
+namespace farside::server {
+namespace {
+
+constexpr uint64_t kPage = wire::kPageBytes;
+constexpr uint64_t kBytes = 4 * wire::kSlabBytes;
+using Page = std::vector<std::byte>;
+
+// Compresses to about `random_bytes`.
+Page page_of(uint32_t seed, size_t random_bytes = 200) {
+  Page page(kPage, static_cast<std::byte>(seed));
+  std::minstd_rand random(seed + 1);
+  for (size_t i = 0; i < random_bytes; i++) page[i] = static_cast<std::byte>(random() >> 8);
+  return page;
+}
+
+class PackerTest : public testing::Test {
+ protected:
+  PackerTest() {
+    EXPECT_EQ(file_.create(kBytes, Compression::kOn), 0);
+    packed_ = file_.packed();
+  }
+  void write(uint64_t page, const Page& content) {
+    ASSERT_EQ(file_.write(page * kPage, content.data(), content.size()), 0);
+  }
+  Page read(uint64_t page) {
+    Page content(kPage);
+    EXPECT_EQ(file_.read(page * kPage, content.data(), kPage), 0);
+    return content;
+  }
+  void pack_all() {
+    while (packed_->step()) {}
+  }
+  void grow_cold() {
+    for (unsigned i = 0; i < packed::kColdEpochs; i++) packed_->advance_epoch();
+  }
+  MemoryFile file_;
+  PackedFile* packed_;
+};
+
+TEST_F(PackerTest, ColdPagesUseLessMemoryAndReadTheSame) {
+  constexpr uint64_t kPages = 1000;
+  for (uint64_t i = 0; i < kPages; i++) write(i, page_of(static_cast<uint32_t>(i)));
+  uint64_t before = file_.used_bytes();
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), 0u);  // they are not cold yet
+  grow_cold();
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), kPages);
+  EXPECT_EQ(file_.stored_bytes(), kPages * kPage);
+  EXPECT_LT(file_.used_bytes(), before / 4);
+  EXPECT_EQ(file_.missing_bytes(0, (kPages + 3) * kPage), 3 * kPage);
+  EXPECT_EQ(file_.next_data(5 * kPage), 5 * kPage);
+  for (uint64_t i = 0; i < kPages; i++) ASSERT_EQ(read(i), page_of(static_cast<uint32_t>(i))) << i;
+  EXPECT_EQ(packed_->packed_pages(), kPages);
+}
+
+TEST_F(PackerTest, PagesThatAreUsedStay) {
+  for (uint32_t i = 0; i < 3; i++) write(i, page_of(i));
+  grow_cold();
+  read(1);
+  write(2, page_of(9));
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), 1u);
+}
+
+TEST_F(PackerTest, WhatIsWrittenOrDiscardedGivesItsRoomBack) {
+  constexpr uint64_t kPages = 4000;
+  for (uint64_t i = 0; i < kPages; i++) write(i, page_of(static_cast<uint32_t>(i), 1500));
+  grow_cold();
+  pack_all();
+  uint64_t full = packed_->pool_bytes();
+  for (uint64_t i = 0; i < kPages; i += 2) write(i, page_of(7));
+  ASSERT_EQ(file_.punch(2000 * kPage, 2000 * kPage), 0);
+  EXPECT_EQ(packed_->packed_pages(), 1000u);
+  EXPECT_EQ(file_.next_data(2000 * kPage), kBytes);
+  for (unsigned i = 0; i < 200; i++) pack_all();  // each pass moves the pages of a block
+  EXPECT_LT(packed_->pool_bytes(), full / 2);
+  for (uint64_t i = 0; i < 2000; i++)
+    ASSERT_EQ(read(i), page_of(i % 2 ? static_cast<uint32_t>(i) : 7, i % 2 ? 1500 : 200));
+  EXPECT_EQ(read(2001), Page(kPage));
+}
+
+TEST_F(PackerTest, WhatDoesNotBecomeSmallerIsTriedOnce) {
+  write(0, page_of(1, kPage));
+  grow_cold();
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), 0u);
+  EXPECT_EQ(packed_->pool_bytes(), 0u);
+  EXPECT_EQ(read(0), page_of(1, kPage));
+  write(0, page_of(1));
+  grow_cold();
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), 1u);
+}
+
+TEST_F(PackerTest, AFileThatIsFreedUsesNothing) {
+  for (uint32_t i = 0; i < 100; i++) write(i, page_of(i));
+  grow_cold();
+  pack_all();
+  while (file_.free_some(8 * kPage)) {}
+  EXPECT_EQ(packed_->stored_bytes(), 0u);
+}
+
+// Each thread has pages of its own, as the pager has no two accesses to a page of which one is a write.
+class PackerStress : public PackerTest {
+ protected:
+  static constexpr uint64_t kThreads = 3, kPagesOfThread = 300;
+
+  void use_pages(uint64_t thread) {
+    std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+    std::vector<Page> expected(kPagesOfThread, Page(kPage));
+    for (unsigned i = 0; i < 20'000; i++) {
+      uint64_t n = random() % kPagesOfThread;
+      uint64_t page = n * kThreads + thread;
+      size_t at = random() % kPage, bytes = std::min<size_t>(1 + random() % 500, kPage - at);
+      switch (random() % 8) {
+        case 0:
+          expected[n] = page_of(random(), random() % 2500);
+          write(page, expected[n]);
+          break;
+        case 1: {
+          Page part = page_of(random(), bytes);
+          memcpy(&expected[n][at], part.data(), bytes);
+          ASSERT_EQ(file_.write(page * kPage + at, part.data(), bytes), 0);
+          break;
+        }
+        case 2:
+          expected[n].assign(kPage, std::byte{0});
+          ASSERT_EQ(file_.punch(page * kPage, kPage), 0);
+          break;
+        default:
+          ASSERT_EQ(read(page), expected[n]) << page;
+      }
+    }
+  }
+};
+
+TEST_F(PackerStress, NoPageIsLost) {
+  std::atomic<uint64_t> running{kThreads}, packed{0};
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      use_pages(t);
+      running--;
+    });
+  }
+  while (running > 0) {
+    grow_cold();
+    pack_all();
+    packed = std::max(packed.load(), packed_->packed_pages());
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_GT(packed, kPagesOfThread / 4);
+}
+
+TEST(PoolLog, PositionsDoNotOverlap) {
+  PoolLog log(8 * PoolLog::kBlockBytes);
+  std::vector<std::pair<uint64_t, size_t>> places;
+  std::minstd_rand random(1);
+  for (uint64_t page = 0;; page++) {
+    size_t bytes = 1 + random() % 3000;
+    uint64_t position = log.append(page, bytes);
+    if (position == PoolLog::kNone) break;
+    EXPECT_EQ(position % 8, 0u);
+    EXPECT_EQ(position / PoolLog::kBlockBytes, (position + bytes - 1) / PoolLog::kBlockBytes);
+    uint64_t end = places.empty() ? 0 : places.back().first + places.back().second;
+    EXPECT_GE(position, end);
+    places.emplace_back(position, bytes);
+  }
+  EXPECT_EQ(log.used_bytes(), 8 * PoolLog::kBlockBytes);
+  for (auto [position, bytes] : places) log.release(position, bytes);
+  EXPECT_EQ(log.live_bytes(), 0u);
+  unsigned freed = 0;
+  while (log.take_freed() != PoolLog::kNone) freed++;
+  EXPECT_EQ(freed, 7u);  // all but the one that is being filled
+  EXPECT_NE(log.append(1, 100), PoolLog::kNone);
+}
+
+}  // namespace
+}  // namespace farside::server
