@@ -70,6 +70,7 @@ struct Options {
   // What only the launcher reads.
   uint64_t far_memory = 0;          // bytes that an embedded server lends; 0: half of this machine's RAM
   bool offload = false;             // an embedded server executes functions
+  bool compress = true;             // an embedded server compresses cold pages, unless it executes functions
   bool verbose = false;             // print all of the summary
   bool tls_verify_clients = false;  // of farside serve
   PathText token_file = "", tls_ca = "", tls_cert = "", tls_key = "";

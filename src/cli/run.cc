@@ -147,6 +147,7 @@ class Run {
     watch_->start([this] {
       if (metrics_) metrics_->refresh_file();
       warn_if_nearly_full();
+      note_stored();
     });
     int status = wait_for_child(child_, hold_);
     serve_remaining_processes();
@@ -161,11 +162,13 @@ class Run {
     for (nlohmann::json& process : watch_->gone()) report.add_last_seen(std::move(process));
     const Options& options = settings_.options;
     if (!options.quiet) {
-      RunEnd end = {wait_status, child_, place_, options.huge, options.core, options.verbose};
+      RunEnd end = {wait_status, child_, place_, stored_, options.huge, options.core, options.verbose};
       fputs(summary(report, end).c_str(), stderr);
     }
     if (options.stats[0] == 0) return;
-    Status written = write_file(settings_.stats_file(), report.to_json(program_, wait_status).dump(2) + "\n");
+    nlohmann::json json = report.to_json(program_, wait_status);
+    if (server_) json["server"] = stored_.to_json();
+    Status written = write_file(settings_.stats_file(), json.dump(2) + "\n");
     if (!written.ok()) log_failure(written, kCommandFailed);
   }
 
@@ -197,11 +200,19 @@ class Run {
   }
 
   Status start_server() {
-    auto server = EmbeddedServer::start(*directory_, settings_.far_memory(), settings_.options.offload);
+    const Options& options = settings_.options;
+    auto server = EmbeddedServer::start(*directory_, settings_.far_memory(), options.offload,
+                                        options.compress && !options.offload);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     Status copied = copy_text(server_->token(), settings_.options.token, "the token");
     return copied.ok() ? set_option(&settings_.options, "--far", server_->address()) : copied;
+  }
+
+  void note_stored() {
+    if (!server_) return;
+    EmbeddedServer::Stored now = server_->stored();
+    stored_.add(now.bytes, now.used);
   }
 
   Status start_relay() {
@@ -294,6 +305,7 @@ class Run {
   std::string report_file_;
   pid_t child_ = 0;
   FarPlace place_ = FarPlace::kThisMachine;
+  StoredMean stored_;
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<RunMetrics> metrics_;
   bool warned_ = false;

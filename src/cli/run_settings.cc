@@ -79,10 +79,10 @@ Status make_absolute(Options* options) {
   return {};
 }
 
-// Far space, its tables and the server's memory take addresses. Under a limit on them, which natively bounds what the
-// program may use, far space is a fourth of it.
+// Far space, its tables, the server's memory and its compressed pages take addresses. Under a limit on them, which
+// natively bounds what the program may use, far space is a fifth of it.
 void fit_space(Options* options) {
-  constexpr uint64_t kShare = 4, kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
+  constexpr uint64_t kShare = 5, kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
   rlimit limit = {};
   bool is_default = options->space == Options().space;
   if (!is_default || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

@@ -88,7 +88,7 @@ Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const
 }
 
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory,
-                                                              bool offload) {
+                                                              bool offload, bool compress) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
   embedded->token_ = fmt::format("{:016x}{:016x}", random_u64(), random_u64());
   server::ServerConfig config;
@@ -96,6 +96,7 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   config.unix_path = directory.socket_file("listening");
   config.unix_for_all_users = true;
   config.token = embedded->token_;
+  config.compress = compress;
   if (offload) {
     auto installation = find_installation();
     if (!installation.ok()) return installation.status();
@@ -108,6 +109,11 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   if (!hidden.ok()) return hidden.status();
   embedded->socket_ = *hidden;
   return embedded;
+}
+
+EmbeddedServer::Stored EmbeddedServer::stored() const {
+  server::ServerStats stats = server_->stats();
+  return {stats.stored_bytes, stats.used_bytes};
 }
 
 uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }

@@ -34,14 +34,19 @@ class PrivateDirectory {
 
 class EmbeddedServer {
  public:
-  // offload: it executes functions of the program.
-  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory,
-                                                       bool offload);
+  // offload: it executes functions of the program. compress: it compresses cold pages.
+  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory, bool offload,
+                                                       bool compress);
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;
   // The part of its memory that is reserved.
   double filled() const;
+  // What clients have stored, in bytes, and the memory that it uses: less, where pages are compressed.
+  struct Stored {
+    uint64_t bytes, used;
+  };
+  Stored stored() const;
   void append_metrics(Exposition* out) const { server_->append_metrics(out); }
 
  private:

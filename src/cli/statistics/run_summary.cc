@@ -26,9 +26,14 @@ std::string name_of(const json& process, size_t processes) {
 }
 
 // What the saved near memory is worth.
-std::string real_memory(FarPlace place) {
-  switch (place) {
+std::string real_memory(uint64_t saved, const RunEnd& end) {
+  constexpr double kCompressed = 0.95;
+  double share = end.stored.used_share();
+  switch (end.place) {
     case FarPlace::kThisMachine:
+      if (share < kCompressed)
+        return fmt::format(", {} of RAM: far memory is in this machine's, too, compressed to {:.0f}%",
+                           format_size(static_cast<uint64_t>(static_cast<double>(saved) * (1 - share))), 100 * share);
       return ", but no RAM: far memory is in this machine's, too; --far names another one";
     case FarPlace::kFile:
       return ", stored in a file of this machine";
@@ -45,7 +50,7 @@ std::string near_limit(const json& process) {
              : fmt::format(" of {} allowed", format_size(limit));
 }
 
-std::string memory_line(const json& process, size_t processes, FarPlace place) {
+std::string memory_line(const json& process, size_t processes, const RunEnd& end) {
   uint64_t heap = heap_bytes(process), saved = saved_bytes(process);
   if (count(process, "evictions") == 0) {
     std::string why = is_automatic(process)
@@ -60,7 +65,7 @@ std::string memory_line(const json& process, size_t processes, FarPlace place) {
                   format_size(heap), is_automatic(process) ? "on average" : "at most", near_limit(process));
   if (saved == 0) return near + ": no near memory saved";
   return fmt::format("{}: {} ({:.0f}%) of near memory saved{}", near, format_size(saved),
-                     100 * static_cast<double>(saved) / static_cast<double>(heap), real_memory(place));
+                     100 * static_cast<double>(saved) / static_cast<double>(heap), real_memory(saved, end));
 }
 
 const json& process_that_lost_most(const RunReport& report) {
@@ -171,7 +176,7 @@ void append(Lines more, Lines* lines) {
 
 Lines memory_and_loss(const RunReport& report, const RunEnd& end) {
   if (report.process_count() == 0) return {};
-  Lines lines = {memory_line(report.main_process(), report.process_count(), end.place)};
+  Lines lines = {memory_line(report.main_process(), report.process_count(), end)};
   const json& lost_most = process_that_lost_most(report);
   json totals = report.totals();
   if (count(totals, "evictions") > 0)
@@ -199,6 +204,11 @@ std::string joined(const Lines& lines) {
 }
 
 }  // namespace
+
+json StoredMean::to_json() const {
+  uint64_t n = std::max<uint64_t>(looks, 1);
+  return {{"stored_mean_bytes", bytes / n}, {"used_mean_bytes", used / n}};
+}
 
 std::string summary(const RunReport& report, const RunEnd& end) {
   Lines lines = memory_and_loss(report, end), more = notes(report, end), last = end_lines(report, end);

@@ -83,6 +83,16 @@ TEST(SummaryTest, SaysThatNoRealMemoryIsSavedOnThisMachine) {
   EXPECT_TRUE(has(summary(report_of({paging()}), {.place = FarPlace::kFile}), "stored in a file of this machine"));
 }
 
+TEST(SummaryTest, SaysHowMuchRealMemoryCompressionSaves) {
+  StoredMean stored;
+  stored.add(100 * kMib, 40 * kMib);
+  stored.add(300 * kMib, 160 * kMib);
+  EXPECT_TRUE(has(summary(report_of({paging()}), {.place = FarPlace::kThisMachine, .stored = stored}),
+                  "138.0 MiB (69%) of near memory saved, 69.0 MiB of RAM: far memory is in this machine's, too, "
+                  "compressed to 50%"));
+  EXPECT_EQ(stored.to_json()["used_mean_bytes"].get<uint64_t>(), 100 * kMib);
+}
+
 TEST(SummaryTest, NearMemoryIsAtMostTheHeap) {
   json process = changed(
       paging(), {{"near_peak_bytes", 287 * kMib}, {"near_mean_bytes", 287 * kMib}, {"local_bytes", 447 * kMib}});
