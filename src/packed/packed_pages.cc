@@ -14,6 +14,7 @@ namespace farside::packed {
 namespace {
 
 constexpr int kAgain = 1;  // the word has changed
+constexpr unsigned kMaxAttempts = 1000;
 
 // Waits a little for the packer, which holds a page for some microseconds, or until it gets a processor again.
 void wait_a_little(unsigned round) {
@@ -29,8 +30,9 @@ int PackedPages::read(RawPages& raw, uint64_t offset, std::byte* to, size_t byte
   for (uint64_t end = offset + bytes; offset < end;) {
     size_t at = offset % kPageBytes, part = std::min<uint64_t>(kPageBytes - at, end - offset);
     int r = kAgain;
-    while (r == kAgain) r = read_in_page(raw, offset / kPageBytes, at, to, part, scratch);
-    if (r < 0) return r;
+    for (unsigned i = 0; r == kAgain && i < kMaxAttempts; i++)
+      r = read_in_page(raw, offset / kPageBytes, at, to, part, scratch);
+    if (r != 0) return r == kAgain ? -EIO : r;
     offset += part;
     to += part;
   }
@@ -83,18 +85,16 @@ int PackedPages::begin_write(RawPages& raw, uint64_t offset, size_t bytes, std::
 }
 
 int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, std::byte* scratch) const {
-  for (unsigned round = 0;; round++) {
+  for (unsigned i = 0; i < kMaxAttempts; i++) {
     PackedWord seen = load(page);
-    bool being_freed = seen.is(State::kPunching);
-    if (being_freed && !raw.is_abandoned()) {
-      wait_a_little(round);
-      continue;
-    }
+    for (unsigned round = 0; seen.is(State::kPunching) && raw.may_be_freeing(); seen = load(page))
+      wait_a_little(round++);
     int r = kAgain;
     if (seen.is_in_pool()) r = begin_packed(raw, page, seen, whole, scratch);
     else if (change(page, seen, PackedWord::in_memory(State::kWriting, epoch()))) r = 0;
     if (r != kAgain) return r;
   }
+  return -EIO;
 }
 
 // A page of which a part is to be written is brought back first. Its bytes are read before the packer may use their

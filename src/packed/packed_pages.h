@@ -20,8 +20,8 @@ class RawPages {
   virtual int read(uint64_t offset, std::byte* to, size_t bytes) = 0;
   virtual int write(uint64_t offset, const std::byte* from, size_t bytes) = 0;
   virtual int punch(uint64_t offset, uint64_t bytes) = 0;
-  // The server has ended, so that no packer is at work.
-  virtual bool is_abandoned() = 0;
+  // False: no packer is freeing pages now, because it does something else or has ended with the server.
+  virtual bool may_be_freeing() = 0;
 
  protected:
   ~RawPages() = default;
@@ -37,8 +37,8 @@ class PackedPages {
         pool_(file + pool_offset(region_bytes)),
         pool_bytes_(pool_bytes(region_bytes)) {}
 
-  // Ranges are inside the region; results are 0 or -errno. -EIO: the compressed content of a page was damaged. scratch:
-  // kPageBytes that the caller owns.
+  // Ranges are inside the region; results are 0 or -errno. -EIO: the compressed content of a page was damaged, or its
+  // word changes without end, which only a hostile client can do. scratch: kPageBytes that the caller owns.
   int read(RawPages& raw, uint64_t offset, std::byte* to, size_t bytes, std::byte* scratch) const;
   // Between the two, the range may be written in the memory file. After an error there is no end.
   int begin_write(RawPages& raw, uint64_t offset, size_t bytes, std::byte* scratch) const;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
+#include <thread>
 #include <vector>
 
 #include "base/os.h"
@@ -30,10 +32,10 @@ class Memory final : public RawPages {
     memset(&content[offset], 0, bytes);
     return 0;
   }
-  bool is_abandoned() override { return abandoned; }
+  bool may_be_freeing() override { return freeing; }
 
   std::vector<std::byte> content = std::vector<std::byte>(kBytes);
-  bool abandoned = false;
+  bool freeing = true;
 };
 
 class PackedPagesTest : public testing::Test {
@@ -142,7 +144,7 @@ TEST_F(PackedPagesTest, ReadersDoNotWaitForThePackerAndWritersDoNotWhereItHasEnd
   write(0, kPageBytes, 5);
   pack(0, State::kPunching);
   EXPECT_EQ(read(0, kPageBytes), bytes_of(5, kPageBytes));
-  memory_.abandoned = true;
+  memory_.freeing = false;
   write(10, 1, 6);
   EXPECT_EQ(read(0, 10), bytes_of(5, 10));
   EXPECT_EQ(read(10, 1), bytes_of(6, 1));
@@ -159,6 +161,24 @@ TEST_F(PackedPagesTest, DamageIsAnError) {
   PackedWord outside = PackedWord::in_pool(State::kPacked, pool_bytes(kBytes) - 8, 16, 1);
   ASSERT_TRUE(pages_.change(0, place, outside));
   EXPECT_EQ(pages_.read(memory_, 0, to, sizeof to, scratch_), -EIO);
+}
+
+// As a hostile client can make it: a read ends, with an error or with one of the contents.
+TEST_F(PackedPagesTest, ReadsOfAWordThatChangesWithoutEndReturn) {
+  write(0, kPageBytes, 5);
+  PackedWord place = pack(0);
+  PackedWord other = PackedWord::in_pool(State::kPacked, place.position(), place.bytes(), 2);
+  std::atomic<bool> stop{false};
+  std::thread restless([&] {
+    while (!stop) pages_.change(0, place, other) || pages_.change(0, other, place);
+  });
+  for (unsigned i = 0; i < 200; i++) {
+    std::byte to[kPageBytes];
+    int r = pages_.read(memory_, 0, to, sizeof to, scratch_);
+    EXPECT_TRUE(r == -EIO || (r == 0 && to[7] == std::byte{5})) << r;
+  }
+  stop = true;
+  restless.join();
 }
 
 TEST_F(PackedPagesTest, EpochsAreNeverZero) {

@@ -91,9 +91,10 @@ int ShmRegion::punch(uint64_t offset, uint64_t bytes) {
   return os::fallocate(files_.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                        static_cast<off_t>(bytes));
 }
-bool ShmRegion::is_abandoned() {
+bool ShmRegion::may_be_freeing() {
   pollfd p = {files_.connection, POLLRDHUP, 0};
-  return os::poll(&p, 1, 0) > 0;
+  bool server_ended = os::poll(&p, 1, 0) > 0;
+  return !server_ended;
 }
 
 bool ShmRegion::has_overlays() const {

@@ -57,7 +57,7 @@ class ShmRegion final : public NearObject, public packed::RawPages {
   int read(uint64_t offset, std::byte* to, size_t bytes) override;
   int write(uint64_t offset, const std::byte* from, size_t bytes) override;
   int punch(uint64_t offset, uint64_t bytes) override;
-  bool is_abandoned() override;
+  bool may_be_freeing() override;
 
   std::byte* base_;
   std::byte* packed_;  // the mapping of the second file, or nullptr

@@ -41,12 +41,12 @@ int PackedFile::create(int memory, uint64_t region_bytes, std::unique_ptr<Packed
 }
 
 PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes)
-    : memory_(memory),
-      fd_(fd),
+    : fd_(fd),
       file_(file),
       region_bytes_(region_bytes),
       pages_(file, region_bytes),
-      packer_(pages_, memory, fd, region_bytes) {
+      packer_(pages_, memory, fd, region_bytes),
+      memory_(memory, packer_) {
   advance_epoch();
 }
 

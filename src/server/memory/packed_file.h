@@ -39,24 +39,25 @@ class PackedFile {
  private:
   class Memory final : public packed::RawPages {
    public:
-    explicit Memory(int fd) : fd_(fd) {}
+    Memory(int fd, const Packer& packer) : fd_(fd), packer_(packer) {}
     int read(uint64_t offset, std::byte* to, size_t bytes) override;
     int write(uint64_t offset, const std::byte* from, size_t bytes) override;
     int punch(uint64_t offset, uint64_t bytes) override;
-    bool is_abandoned() override { return false; }
+    bool may_be_freeing() override { return packer_.is_freeing(); }
 
    private:
     const int fd_;
+    const Packer& packer_;
   };
 
   PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes);
 
-  Memory memory_;
   const int fd_;
   std::byte* const file_;
   const uint64_t region_bytes_;
   packed::PackedPages pages_;
   Packer packer_;
+  Memory memory_;
 };
 
 }  // namespace farside::server

@@ -70,10 +70,12 @@ bool Packer::is_cold(PackedWord word) const {
 
 void Packer::pack(const std::vector<Candidate>& cold) {
   std::vector<uint64_t> packed;
+  freeing_.store(true, std::memory_order_seq_cst);
   for (const Candidate& c : cold) {
     if (pack_page(c)) packed.push_back(c.page);
   }
   free_packed(std::move(packed));
+  freeing_.store(false, std::memory_order_seq_cst);
 }
 
 // Afterwards the page is kPunching; or as it was, if it cannot be compressed or was accessed meanwhile.

@@ -25,6 +25,8 @@ class Packer {
   // Does a part of the work, some tenths of a millisecond. False: it has seen all pages since it returned false last.
   bool step();
 
+  // Whether some page may be kPunching. A client may set that state, too, so a writer waits only while this is true.
+  bool is_freeing() const { return freeing_.load(std::memory_order_acquire); }
   uint64_t pool_bytes() const { return pool_bytes_.load(std::memory_order_relaxed); }
   // Pages with room in the pool; some may have been written since. Thread-safe.
   uint64_t pages() const { return count_.load(std::memory_order_relaxed); }
@@ -60,6 +62,7 @@ class Packer {
   std::unordered_map<uint64_t, std::unique_ptr<Slots>> slots_;  // by page of the table: where pages are in the pool
   PoolLog log_;
   std::atomic<uint64_t> pool_bytes_{0}, count_{0};
+  std::atomic<bool> freeing_{false};
 };
 
 }  // namespace farside::server

@@ -2,6 +2,7 @@
 #include "server/memory/packer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <random>
@@ -112,6 +113,32 @@ TEST_F(PackerTest, AFileThatIsFreedUsesNothing) {
   pack_all();
   while (file_.free_some(8 * kPage)) {}
   EXPECT_EQ(packed_->stored_bytes(), 0u);
+}
+
+TEST_F(PackerTest, WhatAClientWritesToTheTableHoldsNoRequestUp) {
+  for (uint32_t i = 0; i < 4; i++) write(i, page_of(i));
+  uint64_t bytes = packed::kTableOffset + kPage;
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, packed_->fd(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  auto* words = reinterpret_cast<uint64_t*>(static_cast<std::byte*>(at) + packed::kTableOffset);
+  using packed::PackedWord;
+  using packed::State;
+  words[0] = PackedWord::in_pool(State::kPunching, 8, 8, 1).value();
+  words[1] = PackedWord::in_pool(State::kPacked, packed::kMaxPoolBytes - 8, 4095, 1).value();
+  words[2] = 7;
+  words[3] = ~uint64_t{0};
+  Page content(kPage);
+  EXPECT_EQ(file_.read(kPage, content.data(), kPage), -EIO);
+  EXPECT_EQ(file_.write(kPage, content.data(), 10), -EIO);
+  grow_cold();
+  pack_all();
+  for (uint32_t i = 0; i < 4; i++) {
+    write(i, page_of(i + 1));
+    EXPECT_EQ(read(i), page_of(i + 1)) << i;
+  }
+  EXPECT_EQ(file_.punch(0, 4 * kPage), 0);
+  EXPECT_EQ(packed_->packed_pages(), 0u);
+  munmap(at, bytes);
 }
 
 // Each thread has pages of its own, as the pager has no two accesses to a page of which one is a write.
