@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -19,20 +20,37 @@ void PackingThread::run() {
   os::name_thread("farside-pack");
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
   while (!stopping_) {
-    uint64_t next = now_ns() + epoch_ns_;
-    pool_->begin_epoch();
-    pack_until(next);
-    for (uint64_t now; !stopping_ && (now = now_ns()) < next;) os::nanosleep_ns(std::min(next - now, epoch_ns_ / 10));
+    uint64_t now = now_ns();
+    if (now >= next_epoch_) {
+      pool_->advance_epochs();
+      next_epoch_ = now + epoch_ns_;
+    }
+    if (passing_ || now >= next_pass_) work();
+    else sleep();
   }
 }
 
 // Each piece of work is followed by a pause of the same length.
-void PackingThread::pack_until(uint64_t time) {
-  while (!stopping_) {
-    uint64_t begin = now_ns();
-    if (begin >= time || !pool_->pack_some()) return;
-    os::nanosleep_ns(now_ns() - begin);
+void PackingThread::work() {
+  constexpr uint64_t kLookShare = 50;
+  uint64_t begin = now_ns();
+  if (!std::exchange(passing_, true)) pool_->begin_pass();
+  Packer::Progress step = pool_->pack_some();
+  uint64_t end = now_ns();
+  if (!step.packed) looked_ns_ += end - begin;
+  if (step.more) {
+    os::nanosleep_ns(end - begin);
+    return;
   }
+  passing_ = false;
+  next_pass_ = end + std::max(epoch_ns_, kLookShare * std::exchange(looked_ns_, 0));
+}
+
+// Short enough that a stop does not wait long.
+void PackingThread::sleep() {
+  constexpr uint64_t kLongestNs = 25'000'000;
+  uint64_t now = now_ns(), next = std::min(next_epoch_, next_pass_);
+  os::nanosleep_ns(std::min(kLongestNs, next - std::min(next, now)));
 }
 
 }  // namespace farside::server

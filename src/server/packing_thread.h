@@ -1,5 +1,5 @@
 // The thread that compresses cold pages of all regions (memory/packer.h). It leaves the processor to others: it has a
-// low priority, and works half of the time at most.
+// low priority, works half of the time at most, and looks for cold pages a fiftieth of the time at most.
 #pragma once
 #include <atomic>
 #include <thread>
@@ -17,11 +17,16 @@ class PackingThread {
 
  private:
   void run();
-  void pack_until(uint64_t time);
+  void work();
+  void sleep();
 
   MemoryPool* const pool_;
   const uint64_t epoch_ns_;
   std::atomic<bool> stopping_{false};
+  // Used by the thread. Times of now_ns().
+  uint64_t next_epoch_ = 0, next_pass_ = 0;
+  bool passing_ = false;
+  uint64_t looked_ns_ = 0;  // in this pass, without finding anything
   std::thread thread_;
 };
 

@@ -26,8 +26,8 @@ class PackedFile {
   // The first page from `from` on that is in the pool, as an offset; `end` if there is none before it.
   uint64_t next_packed(uint64_t from, uint64_t end) const;
 
-  // Compresses some cold pages. False: no more at the moment.
-  bool step() { return packer_.step(); }
+  // Compresses some cold pages.
+  Packer::Progress step() { return packer_.step(); }
   void advance_epoch() { pages_.advance_epoch(); }
 
   uint64_t packed_pages() const { return std::min(pages_.packed_pages(), packer_.pages()); }

@@ -27,7 +27,7 @@ Packer::Packer(packed::PackedPages pages, int memory, int file, uint64_t region_
       pool_offset_(packed::pool_offset(region_bytes)),
       log_(packed::pool_bytes(region_bytes)) {}
 
-bool Packer::step() {
+Packer::Progress Packer::step() {
   if (uint64_t block = log_.sparse_block(); block != PoolLog::kNone) move_some(block);
   std::vector<Candidate> cold;
   bool more = true;
@@ -36,7 +36,7 @@ bool Packer::step() {
   pack(cold);
   release_blocks();
   pool_bytes_ = log_.used_bytes();
-  return more;
+  return {more, !cold.empty()};
 }
 
 // Moves next_ to a page whose part of the table exists. False: there is none before the end.

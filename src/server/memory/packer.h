@@ -22,8 +22,12 @@ class Packer {
   // memory, file: descriptors of the region's two files.
   Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes);
 
-  // Does a part of the work, some tenths of a millisecond. False: it has seen all pages since it returned false last.
-  bool step();
+  // What a step did. more: it has not yet seen all pages of this pass.
+  struct Progress {
+    bool more = false, packed = false;
+  };
+  // Does a part of the work, some tenths of a millisecond.
+  Progress step();
 
   // Whether some page may be kPunching. A client may set that state, too, so a writer waits only while this is true.
   bool is_freeing() const { return freeing_.load(std::memory_order_acquire); }

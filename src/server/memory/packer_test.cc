@@ -42,7 +42,7 @@ class PackerTest : public testing::Test {
     return content;
   }
   void pack_all() {
-    while (packed_->step()) {}
+    while (packed_->step().more) {}
   }
   void grow_cold() {
     for (unsigned i = 0; i < packed::kColdEpochs; i++) packed_->advance_epoch();

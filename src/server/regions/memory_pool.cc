@@ -168,21 +168,24 @@ void MemoryPool::end_merge(Region* base, bool merged, Removed* removed) {
   snapshots_--;  // the base, or its overlay, which is a root now
 }
 
-void MemoryPool::begin_epoch() {
-  packing_.clear();
-  {
-    LockGuard hold(mutex_);
-    for (const auto& [id, region] : regions_) packing_.push_back(id);
+void MemoryPool::advance_epochs() {
+  LockGuard hold(mutex_);
+  for (const auto& [id, region] : regions_) {
+    if (PackedFile* file = region->packed()) file->advance_epoch();
   }
-  for (uint64_t id : packing_) use_packed(id, [](PackedFile& file) { file.advance_epoch(); });
 }
 
-bool MemoryPool::pack_some() {
-  if (packing_.empty()) return false;
-  bool more = false;
-  use_packed(packing_.back(), [&](PackedFile& file) { more = file.step(); });
-  if (!more) packing_.pop_back();
-  return !packing_.empty();
+void MemoryPool::begin_pass() {
+  LockGuard hold(mutex_);
+  for (const auto& [id, region] : regions_) packing_.push_back(id);
+}
+
+Packer::Progress MemoryPool::pack_some() {
+  if (packing_.empty()) return {};
+  Packer::Progress step;
+  use_packed(packing_.back(), [&](PackedFile& file) { step = file.step(); });
+  if (!step.more) packing_.pop_back();
+  return {!packing_.empty(), step.packed};
 }
 
 // Calls use() unless the region has ended, or is not compressed.

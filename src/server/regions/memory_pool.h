@@ -48,11 +48,10 @@ class MemoryPool {
   bool tidy();
   bool is_tidy() const { return disposal_.is_empty() && merging_count_.load() == 0; }
 
-  // Compress cold pages of all regions, by one thread: what has become cold in the next epoch, in steps of some tenths
-  // of a millisecond. False: there is no more in this epoch.
-  void begin_epoch();
-  bool pack_some();
-  bool compresses() const { return compression_ == Compression::kOn; }
+  // Compress cold pages of all regions, by one thread, in passes over all pages.
+  void advance_epochs();
+  void begin_pass();
+  Packer::Progress pack_some();
 
   // Change the reservation by `bytes`, a multiple of the slab size, and return the new reservation. A sequence that is
   // not larger than the last one granted is a repetition, which changes nothing.
@@ -117,7 +116,7 @@ class MemoryPool {
   const uint64_t quota_;  // of a region and its snapshots
   const uint64_t grace_ns_;
   const Compression compression_;  // of regions that are made from now on
-  std::vector<uint64_t> packing_;  // regions that are not finished in this epoch; used by the thread that packs
+  std::vector<uint64_t> packing_;  // regions that this pass has not finished; used by the thread that packs
 
   Mutex mutex_;  // taken after any family lock
   uint64_t last_id_ GUARDED_BY(mutex_) = 0;
