@@ -8,6 +8,7 @@
 
 #include "preload/heap/kernel_memory.h"
 #include "preload/heap/limits.h"
+#include "preload/heap/near_stack.h"
 #include "preload/heap/refusals.h"
 
 // Read by jemalloc at its first use. One automatic arena (0, near); the far arenas are created explicitly. Freed memory
@@ -69,7 +70,7 @@ bool commit_extent(std::byte* address, size_t bytes) {
   return committed.ok();
 }
 
-void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero, bool* commit, unsigned) {
+void* alloc_extent(void* wanted, size_t bytes, size_t alignment, bool* zero, bool* commit) {
   auto* address = static_cast<std::byte*>(wanted);
   if (address && !g_pager->addresses().reserve_at(address, bytes)) return nullptr;
   if (!address) address = g_pager->addresses().reserve(bytes, alignment);
@@ -82,24 +83,32 @@ void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, 
   return address;
 }
 
+void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero, bool* commit, unsigned) {
+  return on_near_stack(*g_pager, [&] { return alloc_extent(wanted, bytes, alignment, zero, commit); });
+}
+
 // Not done (true): jemalloc keeps the addresses for reuse, and frees their memory by decommit.
 bool hook_dalloc(extent_hooks_t*, void*, size_t, bool, unsigned) { return true; }
 
 bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  return !commit_extent(static_cast<std::byte*>(address) + offset, bytes);
+  return on_near_stack(*g_pager, [&] { return !commit_extent(static_cast<std::byte*>(address) + offset, bytes); });
 }
 
 bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
-  g_pager->addresses().decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
-  add_heap_bytes(-static_cast<int64_t>(bytes));
-  return false;
+  return on_near_stack(*g_pager, [&] {
+    take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
+    g_pager->addresses().decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
+    add_heap_bytes(-static_cast<int64_t>(bytes));
+    return false;
+  });
 }
 
 bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
-  g_pager->addresses().discard(static_cast<std::byte*>(address) + offset, bytes);
-  return false;
+  return on_near_stack(*g_pager, [&] {
+    take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
+    g_pager->addresses().discard(static_cast<std::byte*>(address) + offset, bytes);
+    return false;
+  });
 }
 
 // Far space is one mapping, so extents can always be split and merged.

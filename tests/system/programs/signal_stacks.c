@@ -233,6 +233,37 @@ static void among_coroutines(void) {
   while (!count) continue;
 }
 
+// ---- Calls of the allocator on a stack in far memory ----
+
+static __attribute__((noinline)) void use_deep_stack(void) {
+  volatile char deep[STACK / 2];
+  for (size_t i = 0; i < sizeof deep; i += 64) deep[i] = 1;
+}
+
+// The pages below this frame are far, so the calls that free() makes meet one of them at any depth.
+static __attribute__((noinline)) void free_at_depth(size_t depth) {
+  volatile char* room = alloca(depth + 1);
+  room[depth] = 1;
+  char* block = malloc(MIB);
+  CHECK(block);
+  memset(block, 1, MIB);
+  push_far(block, MIB);
+  free(block);
+}
+
+static void free_inside(void) {
+  for (size_t depth = 0; depth < PAGE; depth += 256) {
+    use_deep_stack();
+    free_at_depth(depth);
+  }
+  count++;
+}
+
+static void freed_on_far_stack(void) {
+  run_inside(free_inside);
+  CHECK(count == 1);
+}
+
 // The same in a child, whose handlers were installed by its parent.
 static void in_a_child(void) {
   signal(SIGALRM, count_tick);
@@ -304,6 +335,7 @@ int main(int argc, char** argv) {
                                            {"repaired_error", repaired_error},
                                            {"among_coroutines", among_coroutines},
                                            {"in_a_child", in_a_child},
+                                           {"freed_on_far_stack", freed_on_far_stack},
                                            {"far_alternate_stack", far_alternate_stack},
                                            {"no_alternate_stack", no_alternate_stack},
                                            {"stack_of_a_thread", stack_of_a_thread},
