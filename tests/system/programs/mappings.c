@@ -410,15 +410,16 @@ static void outside(void) {
   close(fd);
 }
 
-// The lowest addresses that a program may map.
+// The lowest addresses that a program may map, up to where a static one is.
 static void lowest(void) {
   for (uintptr_t place = 0x10000; place < 4 * MIB; place *= 2) {
     char* at = (char*)place;
+    size_t bytes = 4 * MIB - place;
     for (int fixed = 0; fixed < 2; fixed++) {
       int flags = MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0);
-      CHECK(mmap(at, 4 * MIB, PROT_NONE, flags, -1, 0) == at && mprotect(at, 4 * MIB, PROT_READ | PROT_WRITE) == 0);
-      fill(at, 4 * MIB, 3);
-      CHECK(filled(at, 4 * MIB, 3) && munmap(at, 4 * MIB) == 0);
+      CHECK(mmap(at, bytes, PROT_NONE, flags, -1, 0) == at && mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0);
+      fill(at, bytes, 3);
+      CHECK(filled(at, bytes, 3) && munmap(at, bytes) == 0);
     }
   }
 }
