@@ -30,7 +30,8 @@ void fuzz_option(std::string_view text) {
   const auto& row = rows[static_cast<unsigned char>(text[0]) % rows.size()];
   farside::Status status = set_option(&options, row.variable, text.substr(1));
   require(status.ok() || status.code() == EINVAL);
-  require(options.local.share >= 0 && options.local.share <= 1);
+  double share = options.local.share;
+  require(share == farside::SizeOrShare::kAutomatic || (share >= 0 && share <= 1));
   require(options.far_address[sizeof options.far_address - 1] == 0 && options.trace[sizeof options.trace - 1] == 0);
 }
 
