@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace farside {
 
@@ -16,6 +17,10 @@ constexpr uint64_t align_down(uint64_t value, uint64_t unit) { return value & ~(
 constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) & ~(unit - 1); }
 // 0 where the part is more.
 constexpr uint64_t saturating_sub(uint64_t all, uint64_t part) { return all > part ? all - part : 0; }
+// Of kPageSize bytes.
+inline bool is_zero_page(const std::byte* page) {
+  return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0;
+}
 constexpr bool is_aligned(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 0; }
 
 // An address as a number, and back.

@@ -251,6 +251,19 @@ int poll(pollfd* fds, unsigned count, int timeout_ms) {
 int memfd_create(const char* name, unsigned flags) { return call(SYS_memfd_create, name, flags); }
 int ftruncate(int fd, off_t length) { return call(SYS_ftruncate, fd, length); }
 int fallocate(int fd, int mode, off_t offset, off_t length) { return call(SYS_fallocate, fd, mode, offset, length); }
+int sealed_memfd(const char* name, uint64_t bytes) {
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return fd;
+  int r = ftruncate(fd, static_cast<off_t>(bytes));
+  if (r == 0) r = fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  if (r == 0) return fd;
+  close(fd);
+  return r;
+}
+int punch_hole(int fd, uint64_t offset, uint64_t bytes) {
+  return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                   static_cast<off_t>(bytes));
+}
 off_t lseek(int fd, off_t offset, int whence) { return call(SYS_lseek, fd, offset, whence); }
 
 namespace {

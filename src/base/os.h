@@ -79,8 +79,12 @@ int pipe(int fds[2], int flags);
 int fcntl(int fd, int command, long argument);
 int poll(pollfd* fds, unsigned count, int timeout_ms);
 int memfd_create(const char* name, unsigned flags);
+// A memory file whose size stays as it is, closed by exec.
+int sealed_memfd(const char* name, uint64_t bytes);
 int ftruncate(int fd, off_t length);
 int fallocate(int fd, int mode, off_t offset, off_t length);
+// The range reads as zeros afterwards and uses no memory.
+int punch_hole(int fd, uint64_t offset, uint64_t bytes);
 off_t lseek(int fd, off_t offset, int whence);
 
 // Moves fd to a high number, with close-on-exec, because programs may expect low numbers to be free. Returns the new

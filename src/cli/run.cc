@@ -146,8 +146,7 @@ class Run {
     child_ = *child;
     watch_->start([this] {
       if (metrics_) metrics_->refresh_file();
-      warn_if_nearly_full();
-      note_stored();
+      look_at_server();
     });
     int status = wait_for_child(child_, hold_);
     serve_remaining_processes();
@@ -209,12 +208,6 @@ class Run {
     return copied.ok() ? set_option(&settings_.options, "--far", server_->address()) : copied;
   }
 
-  void note_stored() {
-    if (!server_) return;
-    EmbeddedServer::Stored now = server_->stored();
-    stored_.add(now.bytes, now.used);
-  }
-
   Status start_relay() {
     auto relay = PrivateRelay::start(*directory_, tls_settings(settings_.options));
     if (!relay.ok()) return relay.status();
@@ -270,16 +263,23 @@ class Run {
     return true;
   }
 
-  // Once, before requests for memory are refused. By the watch's thread.
-  void warn_if_nearly_full() {
+  // By the watch's thread.
+  void look_at_server() {
+    if (!server_) return;
+    EmbeddedServer::Use now = server_->use();
+    stored_.add(now.stored, now.used);
+    warn_if_nearly_full(now.filled);
+  }
+
+  // Once, before requests for memory are refused.
+  void warn_if_nearly_full(double filled) {
     constexpr double kNearlyFull = 0.9;
-    if (warned_ || settings_.options.quiet || !server_ || server_->filled() < kNearlyFull) return;
+    if (warned_ || settings_.options.quiet || filled < kNearlyFull) return;
     warned_ = true;
     log(LogLevel::kWarning,
         "{:.0f}% of far memory ({}) is reserved, and soon the server is full; raise --far-memory, or name a server "
-        "with "
-        "--far",
-        100 * server_->filled(), format_size(settings_.far_memory()));
+        "with --far",
+        100 * filled, format_size(settings_.far_memory()));
   }
 
   // The far pages of a daemon are stored in the embedded server, or reached through the relay.

@@ -111,18 +111,12 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   return embedded;
 }
 
-EmbeddedServer::Stored EmbeddedServer::stored() const {
-  server::ServerStats stats = server_->stats();
-  return {stats.stored_bytes, stats.used_bytes};
-}
-
 uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }
 
-double EmbeddedServer::filled() const {
-  auto stats = server_->stats();
-  return stats.capacity_bytes == 0
-             ? 0
-             : static_cast<double>(stats.reserved_bytes) / static_cast<double>(stats.capacity_bytes);
+EmbeddedServer::Use EmbeddedServer::use() const {
+  server::ServerStats now = server_->stats();
+  auto reserved = static_cast<double>(now.reserved_bytes), capacity = static_cast<double>(now.capacity_bytes);
+  return {capacity == 0 ? 0 : reserved / capacity, now.stored_bytes, now.used_bytes};
 }
 
 }  // namespace farside

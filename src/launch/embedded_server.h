@@ -40,13 +40,13 @@ class EmbeddedServer {
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;
-  // The part of its memory that is reserved.
-  double filled() const;
-  // What clients have stored, in bytes, and the memory that it uses: less, where pages are compressed.
-  struct Stored {
-    uint64_t bytes, used;
+  // The part of its memory that is reserved; what clients have stored, in bytes, and the memory that it uses: less,
+  // where pages are compressed.
+  struct Use {
+    double filled;
+    uint64_t stored, used;
   };
-  Stored stored() const;
+  Use use() const;
   void append_metrics(Exposition* out) const { server_->append_metrics(out); }
 
  private:

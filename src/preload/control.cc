@@ -1,7 +1,5 @@
 #include "preload/control.h"
 
-#include <fcntl.h>
-#include <linux/memfd.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -23,12 +21,10 @@ struct Control {
 Control g_control;
 
 void make_page() {
-  int fd = os::memfd_create(kControlName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  int fd = os::sealed_memfd(kControlName, ControlPage::kBytes);
   if (fd < 0) return;
   fd = os::move_fd_high(fd);
-  bool sized = os::ftruncate(fd, ControlPage::kBytes) == 0 &&
-               os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-  long address = sized ? os::mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : -1;
+  long address = os::mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (os::is_error(address)) {
     os::close(fd);
     return;

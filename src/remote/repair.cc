@@ -31,8 +31,6 @@ constexpr uint64_t kPages = WriteCounts::kPlaceBytes / kPageBytes;
 static_assert(kPages <= transport::kMaxRanges && WriteCounts::kPlaceBytes <= transport::kMaxRequestBytes);
 static_assert(kSlabBytes % WriteCounts::kPlaceBytes == 0);
 
-bool is_zero(const std::byte* page) { return page[0] == std::byte{} && memcmp(page, page + 1, kPageBytes - 1) == 0; }
-
 }  // namespace
 
 Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(void*), void* argument)
@@ -213,7 +211,7 @@ int Repair::write_place(unsigned server, uint64_t far) {
   for (uint64_t page = 0; page < kPages; page++) {
     std::byte* data = buffer_ + page * kPageBytes;
     ByteRange range = {far + page * kPageBytes, kPageBytes, data};
-    if (is_zero(data)) discarded[discards++] = {range.far, range.bytes, nullptr};
+    if (is_zero_page(data)) discarded[discards++] = {range.far, range.bytes, nullptr};
     else written[writes++] = range;
   }
   if (int r = open(server); r < 0) return r;

@@ -99,8 +99,8 @@ void Server::set_tokens(const std::vector<TokenEntry>& tokens) { impl_->state.to
 uint16_t Server::tcp_port() const { return impl_->port; }
 
 ServerStats Server::stats() const {
-  wire::StatsReply s = collect_stats(&impl_->state.pool, impl_->state.counters);
   MemoryPool::Usage usage = impl_->state.pool.usage();
+  wire::StatsReply s = collect_stats(usage, impl_->state.counters);
   return {s.clients,    s.regions,        s.snapshots,  s.capacity_bytes,  s.charged_bytes, s.stored_bytes,
           usage.packed, usage.used,       s.reads,      s.writes,          s.discards,      s.bytes_in,
           s.bytes_out,  s.refused_tokens, s.bad_frames, s.refused_requests};

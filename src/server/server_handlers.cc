@@ -8,15 +8,14 @@
 
 namespace farside::server {
 
-wire::StatsReply collect_stats(MemoryPool* pool, const Counters& c) {
-  MemoryPool::Usage u = pool->usage();
+wire::StatsReply collect_stats(const MemoryPool::Usage& u, const Counters& c) {
   return {u.capacity, u.charged,  u.stored,   c.clients,   u.regions,        u.snapshots,  c.reads,
           c.writes,   c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests};
 }
 
 // Clients need to know how much is free in order to place their data, but not what others do.
 Outcome ServerHandlers::stats(wire::Bytes) {
-  wire::StatsReply all = collect_stats(pool_, *counters_);
+  wire::StatsReply all = collect_stats(pool_->usage(), *counters_);
   if (tenant_->may(kMaySeeCounts)) return replies_->reply(wire::bytes_of(all));
   wire::StatsReply space = {};
   space.capacity_bytes = all.capacity_bytes;

@@ -41,6 +41,6 @@ class ServerHandlers {
 };
 
 // The numbers of the whole server, as in the reply to kStats.
-wire::StatsReply collect_stats(MemoryPool* pool, const Counters& counters);
+wire::StatsReply collect_stats(const MemoryPool::Usage& usage, const Counters& counters);
 
 }  // namespace farside::server

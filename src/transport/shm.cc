@@ -1,6 +1,5 @@
 #include "transport/shm.h"
 
-#include <linux/falloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -87,10 +86,7 @@ int ShmRegion::write(uint64_t offset, const std::byte* from, size_t bytes) {
   memcpy(at(offset), from, bytes);
   return 0;
 }
-int ShmRegion::punch(uint64_t offset, uint64_t bytes) {
-  return os::fallocate(files_.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                       static_cast<off_t>(bytes));
-}
+int ShmRegion::punch(uint64_t offset, uint64_t bytes) { return os::punch_hole(files_.memory, offset, bytes); }
 bool ShmRegion::may_be_freeing() {
   pollfd p = {files_.connection, POLLRDHUP, 0};
   bool server_ended = os::poll(&p, 1, 0) > 0;

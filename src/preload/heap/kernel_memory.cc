@@ -37,14 +37,12 @@ void give_attributes(std::byte* address, size_t bytes, const Mapping& from) {
   os::mprotect(address, bytes, from.protection);
 }
 
-bool is_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0; }
-
 // Pages that the program used cannot be distinguished from those that were made near ahead of their use, but for what
 // it wrote.
 void unmap_zeros(uint64_t copy, uint64_t source, size_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPageSize) {
     std::byte* page = pointer(copy + at);
-    if (has_content(source + at) && is_zero(page)) os::madvise(page, kPageSize, MADV_DONTNEED);
+    if (has_content(source + at) && is_zero_page(page)) os::madvise(page, kPageSize, MADV_DONTNEED);
   }
 }
 

@@ -1,13 +1,9 @@
 #include "server/memory/file_io.h"
 
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-
-#include "base/os.h"
 
 namespace farside::server {
 
@@ -35,11 +31,6 @@ int write_file(int fd, uint64_t offset, const void* from, size_t bytes) {
     bytes -= static_cast<size_t>(n);
   }
   return 0;
-}
-
-int punch_hole(int fd, uint64_t offset, uint64_t bytes) {
-  return os::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                       static_cast<off_t>(bytes));
 }
 
 uint64_t file_memory(int fd) {

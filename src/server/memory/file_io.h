@@ -1,4 +1,4 @@
-// Whole reads and writes of a file, and holes. Results are 0 or -errno. Thread-safe.
+// Whole reads and writes of a file. Results are 0 or -errno. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,6 @@ namespace farside::server {
 
 int read_file(int fd, uint64_t offset, void* to, size_t bytes);
 int write_file(int fd, uint64_t offset, const void* from, size_t bytes);
-// The range reads as zeros afterwards and uses no memory.
-int punch_hole(int fd, uint64_t offset, uint64_t bytes);
 // The memory that the kernel uses for the file.
 uint64_t file_memory(int fd);
 

@@ -1,7 +1,6 @@
 #include "server/memory/memory_file.h"
 
 #include <fcntl.h>
-#include <linux/memfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,10 +48,8 @@ MemoryFile::~MemoryFile() {
 }
 
 int MemoryFile::create(uint64_t bytes, Compression compression) {
-  fd_ = os::memfd_create("farside-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  fd_ = os::sealed_memfd("farside-region", bytes + sizeof *trailer_);
   if (fd_ < 0) return fd_;
-  if (int r = os::ftruncate(fd_, static_cast<off_t>(bytes + sizeof *trailer_)); r < 0) return r;
-  if (int r = os::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); r < 0) return r;
   long r = os::mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(bytes));
   if (os::is_error(r)) return static_cast<int>(r);
   trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
@@ -135,7 +132,7 @@ uint64_t MemoryFile::note_data(uint64_t from, uint64_t slabs) {
 
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
   if (mapping_) stored_.remove(offset / wire::kPageBytes, end_page(offset, bytes));
-  int r = packed_ ? packed_->discard(offset, bytes) : punch_hole(fd_, offset, bytes);
+  int r = packed_ ? packed_->discard(offset, bytes) : os::punch_hole(fd_, offset, bytes);
   if (r < 0) return r;
   for (uint64_t at = slabs_.next(offset); at < offset + bytes; at = slabs_.next(at + wire::kSlabBytes)) {
     if (next_data(at) < at + wire::kSlabBytes) continue;
@@ -148,7 +145,7 @@ int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
 bool MemoryFile::free_some(uint64_t bytes) {
   uint64_t at = next_stored(0);
   if (at >= bytes_) return packed_ && packed_->free_some(bytes);
-  int r = punch_hole(fd_, at, std::min(bytes, bytes_ - at));
+  int r = os::punch_hole(fd_, at, std::min(bytes, bytes_ - at));
   return r == 0 && (packed_ || next_stored(at) < bytes_);
 }
 
@@ -159,14 +156,14 @@ MemoryFile MemoryFile::duplicate() const {
   return other;
 }
 
-uint64_t MemoryFile::stored_bytes() const {
-  uint64_t packed = packed_ ? packed_->packed_pages() * kPageSize : 0;
-  return saturating_sub(file_memory(fd_), sizeof *trailer_) + packed;
-}
+// What the kernel uses for the memory file.
+uint64_t MemoryFile::memory_bytes() const { return saturating_sub(file_memory(fd_), sizeof *trailer_); }
 
-uint64_t MemoryFile::used_bytes() const {
-  uint64_t packed = packed_ ? packed_->stored_bytes() : 0;
-  return saturating_sub(file_memory(fd_), sizeof *trailer_) + packed;
+uint64_t MemoryFile::packed_bytes() const { return packed_ ? packed_->packed_pages() * kPageSize : 0; }
+
+MemoryFile::Stored MemoryFile::stored() const {
+  uint64_t memory = memory_bytes(), packed = packed_bytes();
+  return {memory + packed, memory + (packed_ ? packed_->stored_bytes() : 0), packed};
 }
 
 // Page by page where they are not stored for certain, with SEEK_DATA only: SEEK_HOLE examines every page up to the next

@@ -56,10 +56,19 @@ class MemoryFile {
   // A client gets the file's descriptor. Before anything is written.
   void note_shared() { unmap(); }
 
-  // The size of the pages that are stored, in bytes.
-  uint64_t stored_bytes() const;
-  // The memory that the kernel uses for them: less, where pages are compressed.
-  uint64_t used_bytes() const;
+  // What is stored, in bytes: the size of its pages; the memory that the kernel uses for them, which is less where
+  // pages are compressed; the size of those that are.
+  struct Stored {
+    uint64_t bytes = 0, used = 0, packed = 0;
+    void replace(const Stored& before, const Stored& now) {
+      bytes += now.bytes - before.bytes;
+      used += now.used - before.used;
+      packed += now.packed - before.packed;
+    }
+  };
+  Stored stored() const;
+  uint64_t stored_bytes() const { return memory_bytes() + packed_bytes(); }
+  uint64_t used_bytes() const { return stored().used; }
   // Whether all pages of the range are stored for certain.
   bool is_stored(uint64_t offset, uint64_t bytes) const { return is_mapped(offset, bytes); }
   // The size of the pages of a range that are holes.
@@ -98,6 +107,8 @@ class MemoryFile {
   }
   int write_new(uint64_t offset, const void* from, size_t bytes);
   uint64_t next_stored(uint64_t from) const;
+  uint64_t memory_bytes() const;
+  uint64_t packed_bytes() const;
   void map();
   void unmap();
   void release_tables(uint64_t slab);

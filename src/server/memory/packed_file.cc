@@ -1,7 +1,6 @@
 #include "server/memory/packed_file.h"
 
 #include <fcntl.h>
-#include <linux/memfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,15 +18,13 @@ int PackedFile::Memory::read(uint64_t offset, std::byte* to, size_t bytes) { ret
 int PackedFile::Memory::write(uint64_t offset, const std::byte* from, size_t bytes) {
   return write_file(fd_, offset, from, bytes);
 }
-int PackedFile::Memory::punch(uint64_t offset, uint64_t bytes) { return punch_hole(fd_, offset, bytes); }
+int PackedFile::Memory::punch(uint64_t offset, uint64_t bytes) { return os::punch_hole(fd_, offset, bytes); }
 
 int PackedFile::create(int memory, uint64_t region_bytes, std::unique_ptr<PackedFile>* out) {
-  int fd = os::memfd_create("farside-packed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return fd;
   uint64_t bytes = packed::file_bytes(region_bytes);
-  int r = os::ftruncate(fd, static_cast<off_t>(bytes));
-  if (r == 0) r = os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  long at = r < 0 ? r : os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  int fd = os::sealed_memfd("farside-packed", bytes);
+  if (fd < 0) return fd;
+  long at = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (os::is_error(at)) {
     os::close(fd);
     return static_cast<int>(at);
@@ -104,7 +101,7 @@ bool PackedFile::free_some(uint64_t bytes) {
   off_t at = os::lseek(fd_, 0, SEEK_DATA);
   if (at < 0) return false;
   uint64_t all = packed::file_bytes(region_bytes_), from = static_cast<uint64_t>(at);
-  return punch_hole(fd_, from, std::min(bytes, all - from)) == 0;
+  return os::punch_hole(fd_, from, std::min(bytes, all - from)) == 0;
 }
 
 }  // namespace farside::server

@@ -35,7 +35,6 @@ Packer::Progress Packer::step() {
     scan_table_page(&cold);
   pack(cold);
   release_blocks();
-  pool_bytes_ = log_.used_bytes();
   return {more, !cold.empty()};
 }
 
@@ -107,7 +106,7 @@ void Packer::free_packed(std::vector<uint64_t> pages) {
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;
     while (end < pages.size() && pages[end] == pages[end - 1] + 1) end++;
-    bool freed = punch_hole(memory_, pages[i] * kPageBytes, (end - i) * kPageBytes) == 0;
+    bool freed = os::punch_hole(memory_, pages[i] * kPageBytes, (end - i) * kPageBytes) == 0;
     if (freed) pages_.count(static_cast<int64_t>(end - i));
     for (; i < end; i++) {
       PackedWord word = slot(pages[i]).with(State::kPunching);
@@ -137,7 +136,7 @@ void Packer::move_some(uint64_t block) {
 
 void Packer::release_blocks() {
   for (uint64_t block; (block = log_.take_freed()) != PoolLog::kNone;)
-    punch_hole(file_, pool_offset_ + block * PoolLog::kBlockBytes, PoolLog::kBlockBytes);
+    os::punch_hole(file_, pool_offset_ + block * PoolLog::kBlockBytes, PoolLog::kBlockBytes);
 }
 
 PackedWord Packer::slot(uint64_t page) const {

@@ -31,7 +31,8 @@ class Packer {
 
   // Whether some page may be kPunching. A client may set that state, too, so a writer waits only while this is true.
   bool is_freeing() const { return freeing_.load(std::memory_order_acquire); }
-  uint64_t pool_bytes() const { return pool_bytes_.load(std::memory_order_relaxed); }
+  // In use. By the thread that calls step().
+  uint64_t pool_bytes() const { return log_.used_bytes(); }
   // Pages with room in the pool; some may have been written since. Thread-safe.
   uint64_t pages() const { return count_.load(std::memory_order_relaxed); }
 
@@ -65,7 +66,7 @@ class Packer {
   uint64_t next_ = 0;                                           // page
   std::unordered_map<uint64_t, std::unique_ptr<Slots>> slots_;  // by page of the table: where pages are in the pool
   PoolLog log_;
-  std::atomic<uint64_t> pool_bytes_{0}, count_{0};
+  std::atomic<uint64_t> count_{0};
   std::atomic<bool> freeing_{false};
 };
 

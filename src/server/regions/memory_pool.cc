@@ -282,12 +282,8 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 MemoryPool::Usage MemoryPool::usage() {
   LockGuard hold(mutex_);
   settle_some();
-  Usage usage = {account_.capacity(), account_.data(), account_.overhead(), stored_, regions_.size(), snapshots_, 0, 0};
-  for (const auto& [id, region] : regions_) {
-    if (const PackedFile* file = region->packed()) usage.packed += file->packed_pages() * kPageSize;
-    usage.used += region->used_bytes();
-  }
-  return usage;
+  return {account_.capacity(), account_.data(), account_.overhead(), stored_.bytes,
+          regions_.size(),     snapshots_,      stored_.packed,      stored_.used};
 }
 
 void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {
@@ -342,7 +338,7 @@ void MemoryPool::reap(Region* region, Removed* removed) {
 }
 
 void MemoryPool::extract(Region* region, Removed* removed) {
-  stored_ -= region->last_stored_;
+  stored_.replace(region->last_stored_, {});
   auto node = regions_.extract(region->name().id);
   removed->regions.push_back(std::move(node.mapped()));
 }
@@ -359,8 +355,8 @@ void MemoryPool::settle_some() {
 
 void MemoryPool::settle(Region* region) {
   region->settle();
-  uint64_t stored = region->stored_bytes();
-  stored_ += stored - std::exchange(region->last_stored_, stored);
+  MemoryFile::Stored now = region->stored();
+  stored_.replace(std::exchange(region->last_stored_, now), now);
 }
 
 Region::Name MemoryPool::new_name() {

@@ -122,7 +122,7 @@ class MemoryPool {
   uint64_t last_id_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::unique_ptr<Region>> regions_ GUARDED_BY(mutex_);
   uint64_t snapshots_ GUARDED_BY(mutex_) = 0;        // of regions_
-  uint64_t stored_ GUARDED_BY(mutex_) = 0;           // by regions_, as of when each was settled
+  MemoryFile::Stored stored_ GUARDED_BY(mutex_);     // by regions_, as of when each was settled
   uint64_t settled_up_to_ GUARDED_BY(mutex_) = 0;    // identifier
   std::deque<uint64_t> merging_ GUARDED_BY(mutex_);  // bases; some may have ended
   std::atomic<size_t> merging_count_{0};

@@ -109,7 +109,7 @@ class Region {
   [[nodiscard]] RegionShare::Remains revoke_share() { return share_.revoke(); }
 
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
-  uint64_t used_bytes() const { return memory_.used_bytes(); }
+  MemoryFile::Stored stored() const { return memory_.stored(); }
   uint64_t reserved_bytes() const { return reserved_; }
   uint64_t overhead_bytes() const { return overhead_; }
   // Makes the charge exact. A root with connections is charged for its reservation, or for what it stores if that is
@@ -198,7 +198,7 @@ class Region {
   // Guarded by the pool's mutex.
   unsigned connections_ = 0;
   uint64_t last_sequence_ = 0;                                 // of the last reservation granted
-  uint64_t last_stored_ = 0;                                   // when it was settled last
+  MemoryFile::Stored last_stored_;                             // when it was settled last
   std::unordered_map<uint64_t, std::weak_ptr<Fence>> fences_;  // by channel
 
   RegionShare share_;  // of memory_; of roots only

@@ -7,12 +7,6 @@
 #include "server/regions/region.h"
 
 namespace farside::server {
-namespace {
-
-bool all_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0; }
-
-}  // namespace
-
 // The regions between this one and the owner do not have the pages.
 int Region::find_owner(uint64_t page, WorkPiece* piece, Owner* owner) const {
   owner->pages = bytes_;
@@ -53,7 +47,7 @@ int Region::load(uint64_t page, WorkPiece* piece, Content* content) const {
   if (r == kMore) return r;
   if (r == 0) r = owner.region->memory_.read(page * kPageSize, content->bytes, kPageSize);
   content->is_loaded = true;
-  content->is_zero = r == 0 && all_zero(content->bytes);
+  content->is_zero = r == 0 && is_zero_page(content->bytes);
   return content->error = r;
 }
 
@@ -155,7 +149,7 @@ int Region::discard_part(const wire::ByteRange& part, Progress* progress, WorkPi
   if (int s = save_for_overlays(page, &content, progress, piece); s != 0) return s;
   if (owns(page)) return punch(part);
   memset(content.bytes + part.offset % kPageSize, 0, part.bytes);
-  content.is_zero = whole || all_zero(content.bytes);
+  content.is_zero = whole || is_zero_page(content.bytes);
   if (!content.is_zero && !charge_pages(kPageSize)) return -ENOMEM;
   return keep_page(page, content);
 }
@@ -260,7 +254,8 @@ int Region::move_to_base(uint64_t page) {
   uint64_t offset = page * kPageSize;
   int r = memory_.read(offset, content, kPageSize);
   if (r < 0) return r;
-  r = all_zero(content) ? base_->memory_.punch(offset, kPageSize) : base_->memory_.write(offset, content, kPageSize);
+  r = is_zero_page(content) ? base_->memory_.punch(offset, kPageSize)
+                            : base_->memory_.write(offset, content, kPageSize);
   if (r < 0) return r;
   if (base_->own_) base_->own_->set(page);
   own_->reset(page);

@@ -18,8 +18,6 @@ constexpr unsigned kGathered = 16;  // transfers that are delayed at most
 
 uint32_t checksum(const std::byte* content) { return wire::crc32c(0, content, kPageSize); }
 
-bool all_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0; }
-
 }  // namespace
 
 // Slots that were taken for writes without a result are released; nothing writes to them any more.
@@ -242,7 +240,7 @@ void FileChannel::prepare_write(Request& r, Page& page) {
     if (part.near) memcpy(page.content + part.offset, part.near, part.bytes);
     else memset(page.content + part.offset, 0, part.bytes);
   }
-  page.in_file = !all_zero(page.content);
+  page.in_file = !is_zero_page(page.content);
   page.word = page.in_file ? FarRegion::make_word(page.slot, checksum(page.content)) : 0;
   const XtsCipher* cipher = file_.space->cipher();
   if (cipher && page.in_file) cipher->encrypt(page.slot, page.content, page.content, kPageSize);

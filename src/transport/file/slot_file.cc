@@ -1,7 +1,6 @@
 #include "transport/file/slot_file.h"
 
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -311,8 +310,7 @@ void SlotFile::empty(FarRegion& region) {
 }
 
 void SlotFile::free_record(unsigned id) {
-  os::fallocate(space_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(kRegionsAt + id * kRegionStride), static_cast<off_t>(kRegionStride));
+  os::punch_hole(space_fd_, kRegionsAt + id * kRegionStride, kRegionStride);
   header_->records[id].reserved = 0;
   header_->records[id].state = kFree;
 }
