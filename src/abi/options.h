@@ -39,6 +39,9 @@ bool policy_from_name(std::string_view name, PolicyKind* kind);
 inline constexpr size_t kPathBytes = 1024;
 using PathText = char[kPathBytes];
 
+// So many times larger than far space is a limit on addresses that the run begins with.
+inline constexpr uint64_t kSpacesInLimit = 5;
+
 // Plain data, without pointers: it is copied to the processes of a run as it is. Texts end with a zero byte.
 struct Options {
   // What the program's processes read.

@@ -82,11 +82,11 @@ Status make_absolute(Options* options) {
 // Far space, its tables, the server's memory and its compressed pages take addresses. Under a limit on them, which
 // natively bounds what the program may use, far space is a fifth of it.
 void fit_space(Options* options) {
-  constexpr uint64_t kShare = 5, kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
+  constexpr uint64_t kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
   rlimit limit = {};
   bool is_default = options->space == Options().space;
   if (!is_default || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  uint64_t space = align_down(limit.rlim_cur / kShare, kUnit);
+  uint64_t space = align_down(limit.rlim_cur / kSpacesInLimit, kUnit);
   if (space >= options->space || space < kMinSpace) return;
   options->space = space;
   log(LogLevel::kWarning,

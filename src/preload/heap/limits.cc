@@ -8,6 +8,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "abi/options.h"
 #include "base/bits.h"
 #include "base/os.h"
 #include "base/sync.h"
@@ -80,10 +81,9 @@ void begin_own_memory() { g_own = kernel_usage(); }
 
 // The far space, its tables and what the server stores take less than three times its size.
 bool end_own_memory(uint64_t space) {
-  constexpr uint64_t kTimes = 5;  // more than of a limit that the run began with: run_settings.cc
   Usage now = kernel_usage();
   g_own = {saturating_sub(now.addresses, g_own.addresses), saturating_sub(now.data, g_own.data)};
-  g_distance = kTimes * space + kGiB;
+  g_distance = kSpacesInLimit * space + kGiB;  // more than a limit that the run began with
   return note_limit();
 }
 

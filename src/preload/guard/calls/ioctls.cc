@@ -63,9 +63,10 @@ void pin_buffers(Pins& pins, unsigned long request, const void* structure, uint6
   pin_pointed(pins, structure, bytes, kLargestPointed);
 }
 
+constexpr unsigned long kUffdioMove = _IOWR(UFFDIO, 5, uint64_t[5]);  // Linux 6.8
+
 // What the program watches by a userfaultfd of its own, or moves by that, is the kernel's alone from now on. False:
 // there is nothing; the kernel would find the far space.
-constexpr unsigned long kUffdioMove = _IOWR(UFFDIO, 5, uint64_t[5]);  // Linux 6.8
 bool give_watched(unsigned long request, const void* structure, uint64_t stack_pointer) {
   uint64_t words[3] = {};  // uffdio_register: start, bytes, mode; uffdio_move: target, source, bytes
   bool is_move = request == kUffdioMove;

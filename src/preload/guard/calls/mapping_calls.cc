@@ -54,7 +54,8 @@ bool is_self(int pidfd) {
   self[own] = 0;
   text[read > 0 ? read : 0] = 0;
   const char* line = strstr(text, "\nPid:");
-  return line && (atoi(line + 5) == atoi(self) || (atoi(line + 5) > 0 && shares_memory(atoi(line + 5))));
+  int number = line ? atoi(line + 5) : 0;
+  return number > 0 && (number == atoi(self) || shares_memory(number));
 }
 
 bool any_begins_far(const iovec* pieces, size_t count) {
