@@ -19,7 +19,7 @@ namespace farside {
 
 enum class LogLevel : int { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 
-// Messages above this level are dropped. FARSIDE_LOG (error, warning, info, debug) sets it at start; default: warning.
+// Messages above this level are dropped. --tune log (error, warning, info, debug) sets it at start; default: warning.
 void set_log_level(LogLevel level);
 LogLevel log_level();
 bool log_level_from_name(const char* name, LogLevel* level);
