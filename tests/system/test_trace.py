@@ -18,8 +18,14 @@ USAGE = 2
 def marks(source, mark):
     """Line number -> text after "// MARK: ", for the lines of a source file that have that mark."""
     lines = (SOURCES / source).read_text(encoding="utf8").splitlines()
-    found = ((number, re.search(rf"// {mark}(?:: (.*))?$", line)) for number, line in enumerate(lines, 1))
+    found = ((number, re.search(rf"(?://|#) {mark}(?:: (.*))?$", line)) for number, line in enumerate(lines, 1))
     return {number: match.group(1) for number, match in found if match}
+
+
+def python_versions():
+    """The installed interpreters whose frames are known: CPython 3.11 to 3.13."""
+    found = [shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin") for minor in (11, 12, 13)]
+    return [path for path in found if path]
 
 
 class TraceTest(SystemTest):
@@ -114,7 +120,7 @@ class TraceTest(SystemTest):
         xml.dom.minidom.parse(str(out / "flame.svg"))
         folded = (out / "folded.txt").read_text().splitlines()
         self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded), trace["faults"])
-        self.assertRegex(errors.splitlines()[-1], r"^farside: 95 % of faults come from \d+ places; ")
+        self.assertRegex(errors.splitlines()[-1], r"^farside: \d+ of \d+ places have 9[5-9]\.\d % of the faults; ")
 
     def test_without_debug_information(self):
         program = self.folder / "stripped"
@@ -124,6 +130,32 @@ class TraceTest(SystemTest):
         self.assertEqual(result.status, 0, result.errors.decode())
         self.assertRegex(result.errors.decode(), r"walk\+0x[0-9a-f]+ \(stripped\)")
         self.assertIn("build it with -g", result.errors.decode())
+
+    def test_lines_of_python(self):
+        for python in python_versions():
+            with self.subTest(python):
+                self.check_python(python)
+
+    def check_python(self, python):
+        out = self.folder / Path(python).name
+        result = self.trace("--quiet", "--local", "25%", "--out", out, "--", python, SOURCES / "traced.py")
+        self.assertEqual(result.status, 0, result.errors.decode())
+        trace = json.loads((out / "trace.json").read_text())
+        faults = marks("traced.py", "FAULTS")
+        found = {place["line"]: place for place in trace["places"] if place["faults"] > 0.05 * trace["faults"] and place["line"]}
+        self.assertLessEqual(set(faults), set(found), result.errors.decode())
+        self.assertLessEqual(set(found) - set(faults), {12, *marks("traced.py", "BUILDS")}, result.errors.decode())
+        for line in faults:
+            self.assertTrue(found[line]["file"].endswith("/traced.py"), found[line])
+            self.assertTrue(any("(traced.py:" in data["site"] for data in found[line]["data"]), found[line])
+        functions = {found[line]["function"].split(".")[-1] for line in faults}
+        self.assertEqual(functions, {"pick", "look"})
+        named = sum(place["faults"] for place in trace["places"]
+                    if place["file"].endswith("/traced.py") or place["function"] == "Py_FinalizeEx")
+        self.assertGreater(named, 0.97 * (trace["faults"] + trace["dropped"]), result.errors.decode())
+        through_c = [stack["frames"] for stack in trace["stacks"] if any("look (" in frame for frame in stack["frames"])]
+        self.assertTrue(any("texts (traced.py:" in frame for frames in through_c for frame in frames), through_c)
+        self.assertLess(sum(path.stat().st_size for path in out.iterdir()), 3 << 20)
 
     def test_hints_are_found_and_evaluated(self):
         trace, errors, _ = self.traced("traced_hints")

@@ -6,10 +6,13 @@
 #include <array>
 #include <cctype>
 
+#include "tools/trace/python.h"
+
 namespace farside::trace {
 namespace {
 
-constexpr int kHintReach = 10;  // maximum distance in lines between a hint and its place
+constexpr size_t kMaxStackText = 400'000;  // bytes of all stacks' texts: the outputs have them several times
+constexpr int kHintReach = 10;             // maximum distance in lines between a hint and its place
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -19,11 +22,18 @@ bool starts_with_any(const std::string& text, std::initializer_list<const char*>
 
 bool is_system_module(const std::string& module, const std::string& program) {
   if (module == program) return false;
+  if (!python_package_path(module).empty()) return true;
   return module.empty() || module[0] != '/' || starts_with_any(module, {"/lib", "/usr/lib", "/usr/local/lib"});
 }
 
 bool is_system_source(const std::string& file) {
-  return starts_with_any(file, {"/usr/include", "/usr/lib", "/usr/local/include"});
+  return !python_package_path(file).empty() ||
+         starts_with_any(file, {"/usr/include", "/usr/lib", "/usr/local/include"});
+}
+
+bool has_own_line(const Frame& frame, const std::string& program) {
+  bool own = frame.python || !is_system_module(frame.module, program);
+  return frame.line != 0 && own && !is_system_source(frame.file);
 }
 
 // Code of libc before main() and before a thread's function.
@@ -48,9 +58,16 @@ bool is_hint_code(const Frame& frame) {
 const Frame& allocating_frame(const std::vector<Frame>& stack, const std::string& program) {
   size_t at = find_place(stack, program);
   auto found = std::find_if(stack.begin() + static_cast<ptrdiff_t>(at), stack.end(), [&](const Frame& f) {
-    return !is_allocator(f) && !is_system_module(f.module, program) && !is_system_source(f.file);
+    return !is_allocator(f) && (f.python || !is_system_module(f.module, program)) && !is_system_source(f.file);
   });
   return found == stack.end() ? stack[at] : *found;
+}
+
+// The innermost function of a place, where it is not the place's own.
+std::string inner_text(const Frame& frame) {
+  if (frame.python) return short_text(frame);
+  std::string function = brief_name(frame.function), module = base_name(frame.module);
+  return function.starts_with(module) ? module : fmt::format("{} of {}", function, module);
 }
 
 // The data of one line, collected from call stacks, threads and processes.
@@ -80,6 +97,7 @@ class Analyzer {
     auto more = [](const Place& a, const Place& b) { return a.total() > b.total(); };
     std::stable_sort(result_.places.begin(), result_.places.end(), more);
     for (auto& [frames, faults] : folded_) result_.stacks.push_back({frames, faults});
+    merge_rare_stacks(&result_.stacks, kMaxStackText);
     for (auto& [where, hint] : hints_) result_.hints.push_back(hint);
     result_.threads = static_cast<unsigned>(threads_.size());
     return std::move(result_);
@@ -91,7 +109,8 @@ class Analyzer {
     if (found != stacks_.end()) return found->second;
     auto stack = process_->stacks.find(key);
     std::vector<Frame> frames;
-    if (stack != process_->stacks.end()) frames = symbols_->stack(stack->second);
+    if (stack != process_->stacks.end())
+      frames = merge_python(symbols_->stack(stack->second), python_stack(*process_, stack->second));
     if (frames.empty()) frames.push_back({"?", "", 0, "", false});
     return stacks_[key] = std::move(frames);
   }
@@ -105,9 +124,7 @@ class Analyzer {
     g.place.steps.add(entry.pattern);
     g.threads.insert({process_->header.pid, entry.thread});
     threads_.insert({process_->header.pid, entry.thread});
-    std::string inner =
-        at == 0 ? "" : fmt::format("{} of {}", brief_name(frames[0].function), base_name(frames[0].module));
-    g.inner[inner] += entry.count;
+    g.inner[at == 0 ? "" : inner_text(frames[0])] += entry.count;
     for (const auto& site : entry.sites) add_data(g, site);
     folded_[folded(frames)][kind] += entry.count;
     result_.faults += entry.count;
@@ -118,7 +135,7 @@ class Analyzer {
         fmt::format("{}:{}:{}:{}", where.file, where.line, where.line ? "" : where.function, where.module);
     Gathered& g = places_[key];
     g.place.where = where;
-    result_.lines_known |= where.line != 0 && !is_system_module(where.module, process_->program);
+    result_.lines_known |= has_own_line(where, process_->program);
     return g;
   }
 
@@ -137,7 +154,10 @@ class Analyzer {
     std::vector<std::string> texts = {base_name(process_->program)};
     size_t count = frames.size();
     while (count > 1 && is_start(frames[count - 1])) count--;
-    while (count > 0) texts.push_back(short_text(frames[--count]));
+    while (count > 0) {
+      std::string text = short_text(without_offset(frames[--count]));
+      if (text != texts.back()) texts.push_back(text);  // a recursion is one frame
+    }
     return texts;
   }
 
@@ -177,7 +197,8 @@ class Analyzer {
     std::stable_sort(place.data.begin(), place.data.end(),
                      [](const Data& a, const Data& b) { return a.faults > b.faults; });
     DataSize size = {place.data.empty() ? 0 : place.data[0].bytes, near_limit_};
-    place.hint = hint_line(place.pattern, place.faults, size);
+    place.hint = place.where.python ? python_hint_line(place.pattern, place.where.line)
+                                    : hint_line(place.pattern, place.faults, size);
     const std::set<int>& lines = hint_lines_[place.where.file];
     auto after = lines.upper_bound(place.where.line);
     if (place.where.line && after != lines.begin() && place.where.line - *std::prev(after) <= kHintReach) {
@@ -201,6 +222,29 @@ class Analyzer {
 
 }  // namespace
 
+size_t Analysis::places_shown(double percent) const {
+  constexpr size_t kPlaces = 10;
+  constexpr double kUsual = 95;
+  return percent == kTenPlaces ? std::min(kPlaces, places_for(kUsual)) : places_for(percent);
+}
+
+void merge_rare_stacks(std::vector<FoldedStack>* stacks, size_t max_text) {
+  auto more = [](auto& a, auto& b) { return total_of(a.faults) > total_of(b.faults); };
+  std::stable_sort(stacks->begin(), stacks->end(), more);
+  size_t text = 0;
+  auto rare = std::find_if(stacks->begin(), stacks->end(), [&](const FoldedStack& stack) {
+    for (const std::string& frame : stack.frames) text += frame.size();
+    return text > max_text;
+  });
+  if (rare == stacks->end()) return;
+  FoldedStack others = {{rare->frames.front(), kRareStacks}, {}};
+  for (auto stack = rare; stack != stacks->end(); stack++) {
+    for (unsigned kind = 0; kind < kTraceKinds; kind++) others.faults[kind] += stack->faults[kind];
+  }
+  stacks->erase(rare, stacks->end());
+  stacks->push_back(others);
+}
+
 size_t Analysis::places_for(double percent) const {
   uint64_t covered = 0;
   size_t count = 0;
@@ -212,10 +256,10 @@ size_t Analysis::places_for(double percent) const {
 }
 
 size_t find_place(const std::vector<Frame>& stack, const std::string& program) {
-  auto is_own = [&](const Frame& f) { return !is_system_module(f.module, program); };
-  auto has_own_line = [&](const Frame& f) { return f.line != 0 && is_own(f) && !is_system_source(f.file); };
-  auto found = std::find_if(stack.begin(), stack.end(), has_own_line);
-  if (found == stack.end()) found = std::find_if(stack.begin(), stack.end(), is_own);
+  auto find = [&](auto is_wanted) { return std::find_if(stack.begin(), stack.end(), is_wanted); };
+  auto found = find([&](const Frame& f) { return has_own_line(f, program); });
+  if (found == stack.end()) found = find([](const Frame& f) { return f.python; });
+  if (found == stack.end()) found = find([&](const Frame& f) { return !is_system_module(f.module, program); });
   return found == stack.end() ? 0 : static_cast<size_t>(found - stack.begin());
 }
 
@@ -256,7 +300,9 @@ std::string brief_name(const std::string& name) {
 }
 
 std::string short_text(const Frame& frame) {
-  std::string function = brief_name(frame.function);
+  std::string function = frame.python ? frame.function : brief_name(frame.function);
+  std::string package = python_package_path(frame.file);
+  if (!package.empty()) return fmt::format("{} ({}:{})", function, package, frame.line);
   if (frame.line) return fmt::format("{} ({}:{})", function, base_name(frame.file), frame.line);
   std::string module = base_name(frame.module);
   return module.empty() || function.starts_with(module) ? function : fmt::format("{} ({})", function, module);

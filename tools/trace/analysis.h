@@ -46,15 +46,18 @@ struct HintUse {
 };
 
 struct Analysis {
-  std::vector<Place> places;  // most faults first
-  std::vector<FoldedStack> stacks;
-  std::vector<HintUse> hints;  // every hint in the program, executed or not
+  std::vector<Place> places;        // most faults first
+  std::vector<FoldedStack> stacks;  // most faults first
+  std::vector<HintUse> hints;       // every hint in the program, executed or not
   uint64_t faults = 0, dropped = 0;
   unsigned processes = 0, threads = 0;
   bool lines_known = false;  // some place in the program has a line
 
   // The number of places, from the first on, that together have `percent` (0 to 100) of all faults.
   size_t places_for(double percent) const;
+  // Those of the table: for so many percent, or, if it is kTenPlaces, ten at most.
+  static constexpr double kTenPlaces = 0;
+  size_t places_shown(double percent) const;
 };
 
 Result<Analysis> analyze(const Recording& recording);
@@ -65,7 +68,11 @@ Result<Analysis> analyze(const Recording& recording);
 // innermost one of the program or of a library that is not the system's; otherwise the innermost of all.
 size_t find_place(const std::vector<Frame>& stack, const std::string& program);
 
-// A brief name and the file without folders, as "push (vec.h:12)".
+// Keeps the most frequent stacks, up to so many bytes of text, and adds the others up, as one stack.
+inline constexpr const char* kRareStacks = "(other stacks)";
+void merge_rare_stacks(std::vector<FoldedStack>* stacks, size_t max_text);
+
+// A brief name and the file without folders, as "push (vec.h:12)"; of Python's packages, with their folders.
 std::string short_text(const Frame& frame);
 // A demangled name without its arguments and template arguments, as "std::vector<..>::push_back".
 std::string brief_name(const std::string& name);

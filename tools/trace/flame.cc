@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kWidth = 1200, kMargin = 10, kRow = 17, kHead = 60;
 constexpr double kLetter = 6.6;    // width of a character, approximately
-constexpr double kMinWidth = 0.1;  // narrower frames are invisible
+constexpr double kMinWidth = 0.5;  // narrower frames are not drawn
 constexpr const char* kColours[kTraceKinds] = {"#6ba3dd", "#e0645c", "#b9c94a", "#b0b0b0"};
 
 struct Node {
@@ -33,9 +33,12 @@ Node make_tree(const Analysis& analysis) {
   return root;
 }
 
-size_t depth_of(const Node& node) {
+// Of what is drawn: nodes with at least so many faults.
+size_t depth_of(const Node& node, double least) {
   size_t deepest = 0;
-  for (auto& [name, child] : node.children) deepest = std::max(deepest, depth_of(child));
+  for (auto& [name, child] : node.children) {
+    if (static_cast<double>(total_of(child.faults)) >= least) deepest = std::max(deepest, depth_of(child, least));
+  }
   return deepest + 1;
 }
 
@@ -47,7 +50,9 @@ std::string fit(const std::string& text, double width) {
 class Drawing {
  public:
   explicit Drawing(const Node& root)
-      : all_(total_of(root.faults)), height_(kHead + static_cast<double>(depth_of(root)) * kRow + kMargin) {
+      : all_(total_of(root.faults)),
+        height_(kHead + kMargin +
+                kRow * static_cast<double>(depth_of(root, kMinWidth / kPlot * static_cast<double>(all_)))) {
     draw("all faults", root, kMargin, 0);
   }
   double height() const { return height_; }

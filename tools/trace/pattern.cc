@@ -122,4 +122,11 @@ std::string hint_line(const Classified& pattern, const KindCounts& faults, const
   return plain;
 }
 
+std::string python_hint_line(const Classified& pattern, int line) {
+  if (line == 0) return "os._exit(STATUS)  # after the last output: objects are not freed one by one";
+  bool stream = pattern.access == Access::kSequential || pattern.access == Access::kBackwards;
+  if (stream) return "farside.hint(ARRAY, \"sequential\")  # of an array; objects need more near memory";
+  return "farside.prefetch(ARRAY, PART)  # of an array; objects need more near memory";
+}
+
 }  // namespace farside::trace

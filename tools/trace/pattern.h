@@ -43,5 +43,7 @@ struct DataSize {
 // The hint to insert before the place, with the options that suit the pattern. ADDRESS and BYTES are left for the user
 // to fill in. Further advice follows after "  // ".
 std::string hint_line(const Classified& pattern, const KindCounts& faults, const DataSize& data);
+// The same for a line of Python, whose arrays have hints, but not its objects; line 0: its end, which frees them.
+std::string python_hint_line(const Classified& pattern, int line);
 
 }  // namespace farside::trace

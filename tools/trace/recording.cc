@@ -26,11 +26,14 @@ bool read_text(std::istream& file, uint64_t bytes, std::string* text) {
   return read_bytes(file, text->data(), bytes);
 }
 
-// Stacks refer to the stack bytes. A stack that would exceed them is kept without content.
+bool is_within(uint64_t first, uint64_t count, uint64_t size) { return first <= size && count <= size - first; }
+
+// Stacks refer to the stack bytes and to Python frames. A stack that would exceed them is kept without content.
 void enter_stacks(const std::vector<TraceStack>& stacks, Process* process) {
   for (TraceStack stack : stacks) {
-    uint64_t size = process->stack_bytes.size();
-    if (stack.offset > size || stack.bytes > size - stack.offset) stack.bytes = 0;
+    if (!is_within(stack.offset, stack.bytes, process->stack_bytes.size())) stack.bytes = 0;
+    if (!is_within(stack.first_python_frame, stack.python_frames, process->python_frames.size()))
+      stack.python_frames = 0;
     process->stacks[stack.key] = stack;
   }
 }
@@ -41,10 +44,18 @@ bool read_process(std::istream& file, Process* process) {
   std::vector<TraceStack> stacks;
   bool whole = read_table(file, h.entries, &process->entries) && read_table(file, h.stacks, &stacks) &&
                read_table(file, h.sites, &process->sites) && read_table(file, h.hints, &process->hints) &&
-               read_text(file, h.stack_bytes, &process->stack_bytes) && read_text(file, h.maps_bytes, &process->maps) &&
-               read_text(file, h.program_bytes, &process->program);
-  if (whole) enter_stacks(stacks, process);
-  return whole;
+               read_table(file, h.python_codes, &process->python_codes) &&
+               read_table(file, h.python_frames, &process->python_frames) &&
+               read_text(file, h.stack_bytes, &process->stack_bytes) &&
+               read_text(file, h.python_text_bytes, &process->python_text) &&
+               read_text(file, h.maps_bytes, &process->maps) && read_text(file, h.program_bytes, &process->program);
+  if (!whole) return false;
+  enter_stacks(stacks, process);
+  for (TracePythonCode& c : process->python_codes) {
+    uint64_t bytes = uint64_t{c.file_bytes} + c.name_bytes + c.lines_bytes;
+    if (!is_within(c.text, bytes, process->python_text.size())) c = {};
+  }
+  return true;
 }
 
 }  // namespace

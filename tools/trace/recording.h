@@ -15,7 +15,10 @@ struct Process {
   std::map<uint64_t, TraceStack> stacks;  // by key
   std::vector<TraceSite> sites;           // indexed by number
   std::vector<TraceHint> hints;
+  std::vector<TracePythonCode> python_codes;
+  std::vector<TracePythonFrame> python_frames;
   std::string stack_bytes;
+  std::string python_text;
   std::string maps;     // text of /proc/PID/maps at the end of the process
   std::string program;  // path of the executable
 };

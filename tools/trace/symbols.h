@@ -1,6 +1,7 @@
 // Maps addresses of a process that has ended to functions and lines, with elfutils. Unwinds the copied stacks by unwind
 // tables (by frame pointers in code without them), expands inlined functions, demangles.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,8 +17,15 @@ struct Frame {
   int line = 0;
   std::string module;    // path of the executable or library
   bool inlined = false;  // into the frame after it
+  bool python = false;   // a function of Python; its module is its file
   bool operator==(const Frame&) const = default;
 };
+
+// The function alone, which many addresses have in common.
+inline Frame without_offset(Frame frame) {
+  if (frame.line == 0) frame.function.erase(std::min(frame.function.rfind("+0x"), frame.function.size()));
+  return frame;
+}
 
 // A line of the program with an inlined call of a hint.
 struct HintPlace {

@@ -53,28 +53,26 @@ std::string hint_lines(const Analysis& analysis) {
 
 std::string to_table(const Analysis& analysis, double coverage, const std::string& directory) {
   if (analysis.faults == 0) return "farside: no fault was recorded: the program's memory stayed near; lower --local\n";
-  std::string text = fmt::format("farside: {} faults in {} threads of {} processes, at {} places\n", analysis.faults,
+  uint64_t all = analysis.faults + analysis.dropped, sum = 0;
+  std::string text = fmt::format("farside: {} faults in {} threads of {} processes, at {} places\n", all,
                                  analysis.threads, analysis.processes, analysis.places.size());
   text += fmt::format("{:>6} {:>6}{:>6}{:>6}{:>6}{:>6}  place\n", "share", "sum", "read", "write", "prot.", "alloc");
-  uint64_t sum = 0;
-  size_t shown = analysis.places_for(coverage);
+  size_t shown = analysis.places_shown(coverage);
   for (size_t i = 0; i < shown; i++) {
     const Place& place = analysis.places[i];
     sum += place.total();
-    text +=
-        rows_of(place, percent(place.total(), analysis.faults), percent(sum, analysis.faults), !analysis.hints.empty());
+    text += rows_of(place, percent(place.total(), all), percent(sum, all), !analysis.hints.empty());
   }
+  if (analysis.dropped)
+    text += fmt::format("{:5.1f}%  of unknown place: the recorder had no room for more call stacks; use less data\n",
+                        percent(analysis.dropped, all));
   text += hint_lines(analysis);
-  if (analysis.dropped) {
-    text += fmt::format("farside: {} more faults are not in the table: the recorder had no room for their stacks\n",
-                        analysis.dropped);
-  }
   if (!analysis.lines_known) {
     text += "farside: the program has no debug information: build it with -g to see lines instead of offsets\n";
   }
-  text +=
-      fmt::format("farside: {:g} % of faults come from {} place{}; flame.svg, folded.txt and trace.json are in {}\n",
-                  coverage, shown, shown == 1 ? "" : "s", directory);
+  text += fmt::format(
+      "farside: {} of {} places have {:.1f} % of the faults; flame.svg, folded.txt and trace.json are in {}\n", shown,
+      analysis.places.size(), percent(sum, all), directory);
   return text;
 }
 

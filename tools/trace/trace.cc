@@ -35,7 +35,7 @@ constexpr const char* kLocal = "50%";
 struct TraceArguments {
   cli::GivenOptions options;
   std::string out = "farside-trace";
-  double coverage = 95;
+  double coverage = Analysis::kTenPlaces;
 };
 
 // The options as they were given, with a size if neither they nor the environment have one.
@@ -77,12 +77,21 @@ Status write_results(const Analysis& analysis, const TraceArguments& arguments,
                       {"flame.svg", to_flame_graph(analysis, fmt::format("{}", fmt::join(program, " ")))}});
 }
 
+// What takes a second or more is announced.
+void announce(const Recording& recording) {
+  constexpr size_t kMany = 2000;
+  size_t stacks = 0;
+  for (const Process& process : recording.processes) stacks += process.stacks.size();
+  if (stacks >= kMany) fmt::print(stderr, "farside: the program has ended; {} call stacks are unwound\n", stacks);
+}
+
 Status report(const RawFile& raw, const TraceArguments& arguments, const std::vector<std::string>& program) {
   Result<Recording> recording = read_recording(raw.path());
   if (!recording.ok()) return recording.status();
   if (recording->cut_short) {
     log(LogLevel::kWarning, "the trace of a process is incomplete and is omitted: was the disk full?");
   }
+  announce(*recording);
   Result<Analysis> analysis = analyze(*recording);
   if (!analysis.ok()) return analysis.status();
   Status written = write_results(*analysis, arguments, program);
@@ -118,7 +127,9 @@ int run_trace(int argc, const char* const* argv) {
   cli::add_table_options(command, &arguments->options);
   command.expect_program();
   command.add_option("--out", &arguments->out, "directory for the results (default: farside-trace)").value("DIR");
-  command.add_option("--coverage", &arguments->coverage, "percent of the faults that the table explains (default: 95)")
+  command
+      .add_option("--coverage", &arguments->coverage,
+                  "percent of the faults that the table explains (default: 95, in ten places at most)")
       .value("PERCENT")
       .range(1.0, 100.0);
   command.set_footer(kHelp);

@@ -1,8 +1,18 @@
+#include <algorithm>
+#include <span>
+
 #include "tools/trace/outputs.h"
 
 namespace farside::trace {
 namespace {
 using nlohmann::json;
+
+constexpr size_t kMaxPlaces = 500, kMaxOfPlace = 10;  // elements of a list
+
+template <typename T>
+std::span<const T> first_of(const std::vector<T>& list, size_t most) {
+  return std::span(list).first(std::min(most, list.size()));
+}
 
 json kinds(const KindCounts& counts) {
   json result;
@@ -13,7 +23,9 @@ json kinds(const KindCounts& counts) {
 json steps(const Place& place) {
   const Steps& s = place.steps;
   json strides = json::array();
-  for (auto [stride, count] : s.strides) strides.push_back({{"bytes", stride}, {"count", count}});
+  std::vector<std::pair<int64_t, uint64_t>> common(s.strides.begin(), s.strides.end());
+  std::stable_sort(common.begin(), common.end(), [](auto& a, auto& b) { return a.second > b.second; });
+  for (auto [stride, count] : first_of(common, kMaxOfPlace)) strides.push_back({{"bytes", stride}, {"count", count}});
   return {{"name", name_of(place.pattern.access)},
           {"stride", place.pattern.stride},
           {"same_page", s.same},
@@ -27,7 +39,8 @@ json steps(const Place& place) {
 
 json place_to_json(const Place& place) {
   json data = json::array();
-  for (const Data& d : place.data) data.push_back({{"site", d.site}, {"faults", d.faults}, {"bytes", d.bytes}});
+  for (const Data& d : first_of(place.data, kMaxOfPlace))
+    data.push_back({{"site", d.site}, {"faults", d.faults}, {"bytes", d.bytes}});
   return {{"function", place.where.function},
           {"file", place.where.file},
           {"line", place.where.line},
@@ -45,15 +58,16 @@ json place_to_json(const Place& place) {
 }  // namespace
 
 json to_json(const Analysis& analysis, const std::vector<std::string>& program, double coverage) {
-  json result = {{"program", program},
-                 {"faults", analysis.faults},
-                 {"dropped", analysis.dropped},
-                 {"processes", analysis.processes},
-                 {"threads", analysis.threads},
-                 {"coverage_percent", coverage},
-                 {"coverage_places", analysis.places_for(coverage)}};
+  json result = {{"program", program},          {"faults", analysis.faults},
+                 {"dropped", analysis.dropped}, {"processes", analysis.processes},
+                 {"threads", analysis.threads}, {"places_shown", analysis.places_shown(coverage)}};
   result["places"] = json::array();
-  for (const Place& place : analysis.places) result["places"].push_back(place_to_json(place));
+  uint64_t others = analysis.faults;
+  for (const Place& place : first_of(analysis.places, kMaxPlaces)) {
+    result["places"].push_back(place_to_json(place));
+    others -= place.total();
+  }
+  result["faults_at_other_places"] = others;
   result["hints"] = json::array();
   for (const HintUse& hint : analysis.hints) {
     result["hints"].push_back({{"where", hint.where}, {"calls", hint.calls}, {"fetched", hint.fetched}});

@@ -8,6 +8,7 @@
 
 #include "command/command.h"
 #include "tools/trace/outputs.h"
+#include "tools/trace/python.h"
 #include "tools/trace/recording.h"
 #include "tools/trace/trace.h"
 
@@ -157,6 +158,62 @@ TEST(TracePlaceTest, NamesAreShortened) {
   EXPECT_EQ(short_text({"f+0x10", "", 0, "/opt/job", false}), "f+0x10 (job)");
 }
 
+// ---- Python ----
+
+// Of a function from line 10 on: line 10, 4 bytes; line 12 with columns, 2; line 12, 16, in the short form; none, 2;
+// line 11, 2; line 81, 2, in the long form.
+TEST(TracePythonTest, LinesOfInstructions) {
+  const char table[] =
+      "\x81\x30"
+      "\xe0\x01\x02"
+      "\x87\x11"
+      "\xf8"
+      "\xe8\x03"
+      "\xf0\x4c\x02\x02\x01\x01";
+  std::string_view lines(table, sizeof table - 1);
+  const std::map<uint32_t, int> wanted = {{0, 10}, {2, 10}, {4, 12}, {6, 12}, {20, 12}, {22, 0}, {24, 11}, {26, 81}};
+  for (auto [instruction, line] : wanted) EXPECT_EQ(python_line(lines, 10, instruction), line) << instruction;
+  EXPECT_EQ(python_line(lines, 10, 28), 0);
+  EXPECT_EQ(python_line(lines.substr(0, lines.size() - 5), 10, 40), 0);  // cut short
+}
+
+TEST(TracePythonTest, FramesReplaceThoseOfTheInterpreter) {
+  Frame copy = {"memcpy", "", 0, "/lib/libc.so.6", false}, start = {"main+0x5", "", 0, "/usr/bin/python3", false};
+  Frame inside = {"list_resize+0x12", "Objects/list.c", 7, "/usr/bin/python3", false};
+  Frame loop = {"_PyEval_EvalFrameDefault+0x99", "", 0, "/usr/bin/python3", false};
+  Frame extension = {"sum+0x1", "", 0, "/usr/lib/sum.so", false};
+  auto python = [](const char* name, bool is_entry) {
+    return PythonFrame{{name, "/job.py", 3, "/job.py", false, true}, is_entry};
+  };
+  std::vector<PythonFrame> frames = {python("a", false), python("b", true), python("c", true), python("d", true)};
+  auto names = [&](const std::vector<Frame>& native) {
+    std::string text;
+    for (const Frame& frame : merge_python(native, frames)) text += frame.function + " ";
+    return text;
+  };
+  EXPECT_EQ(names({inside, inside, loop, inside, loop, start, start}), "list_resize a b c d ");
+  EXPECT_EQ(names({copy, inside, loop, extension, inside, loop, loop, start}), "memcpy a b sum+0x1 c d ");
+  EXPECT_EQ(names({}), "a b c d ");
+  EXPECT_EQ(merge_python({inside, loop}, frames)[0].line, 0);
+  EXPECT_EQ(merge_python({copy, inside}, {}).size(), 2U);
+  Frame end = {"Py_FinalizeEx+0x8", "", 0, "/usr/bin/python3", false};
+  EXPECT_EQ(merge_python({copy, inside, end, start}, {})[0].function, "Py_FinalizeEx");
+}
+
+TEST(TracePythonTest, ThePlaceIsTheUsersLine) {
+  auto python = [](const char* name, const char* file) { return Frame{name, file, 3, file, false, true}; };
+  Frame inside = {"list_resize", "", 0, "/usr/bin/python3", false};
+  Frame load = python("load", "/usr/lib/python3.11/json/decoder.py"), job = python("work", "job.py");
+  Frame mean = python("mean", "/venv/lib/python3.13/site-packages/numpy/core/_methods.py");
+  Frame own = {"step", "/src/step.c", 5, "/src/step.so", false};
+  EXPECT_EQ(find_place({inside, load, mean, job}, "/usr/bin/python3"), 3U);
+  EXPECT_EQ(find_place({inside, load}, "/usr/bin/python3"), 1U);
+  EXPECT_EQ(find_place({own, job}, "/usr/bin/python3"), 0U);  // an extension of the user's
+  EXPECT_EQ(short_text(load), "load (json/decoder.py:3)");
+  EXPECT_EQ(short_text(mean), "mean (numpy/core/_methods.py:3)");
+  EXPECT_EQ(short_text(python("<module>", "<string>")), "<module> (<string>:3)");
+}
+
 __attribute__((noinline)) int known_function() {
   asm volatile("");
   return __LINE__;
@@ -264,8 +321,8 @@ TEST(TraceOutputTest, TheTableEndsAtTheRequestedCoverage) {
   EXPECT_NE(table.find(" 35.0%  95.0%     -   29%   14%   57%  fill<..> (job.cc:20)\n"), std::string::npos) << table;
   EXPECT_NE(table.find("sequential; data of main (job.cc:3), 64.0 MiB\n"), std::string::npos) << table;
   EXPECT_EQ(table.find("rest"), std::string::npos);
-  EXPECT_TRUE(
-      table.ends_with("farside: 95 % of faults come from 2 places; flame.svg, folded.txt and trace.json are in out\n"))
+  EXPECT_TRUE(table.ends_with(
+      "farside: 2 of 3 places have 95.0 % of the faults; flame.svg, folded.txt and trace.json are in out\n"))
       << table;
   EXPECT_EQ(example().places_for(100), 3U);
   EXPECT_EQ(example().places_for(1), 1U);
@@ -273,13 +330,37 @@ TEST(TraceOutputTest, TheTableEndsAtTheRequestedCoverage) {
 
 TEST(TraceOutputTest, TheTableReportsWhatIsMissing) {
   Analysis analysis = example();
-  analysis.dropped = 5;
+  analysis.dropped = 250;
   analysis.lines_known = false;
   std::string table = to_table(analysis, 95, "out");
-  EXPECT_NE(table.find("5 more faults are not in the table"), std::string::npos);
+  EXPECT_NE(table.find("farside: 1250 faults"), std::string::npos) << table;
+  EXPECT_NE(table.find(" 48.0%  48.0%  100%     -     -     -  scan"), std::string::npos) << table;  // of all 1250
+  EXPECT_NE(table.find(" 20.0%  of unknown place: the recorder had no room"), std::string::npos) << table;
   EXPECT_NE(table.find("build it with -g"), std::string::npos);
   EXPECT_EQ(to_table({}, 95, "out"),
             "farside: no fault was recorded: the program's memory stayed near; lower --local\n");
+}
+
+TEST(TraceOutputTest, TenPlacesAreShownByDefault) {
+  Analysis analysis;
+  for (int line = 1; line <= 100; line++) analysis.places.push_back(make_place("f", line, {10, 0, 0, 0}));
+  analysis.faults = 1000;
+  EXPECT_EQ(analysis.places_shown(Analysis::kTenPlaces), 10U);
+  EXPECT_EQ(analysis.places_shown(50), 50U);
+  EXPECT_NE(to_table(analysis, Analysis::kTenPlaces, "out").find("10 of 100 places have 10.0 % of the faults"),
+            std::string::npos);
+}
+
+TEST(TraceOutputTest, RareStacksAreAddedUp) {
+  std::vector<FoldedStack> stacks = {
+      {{"job", "rare"}, {1, 0, 0, 0}}, {{"job", "often"}, {90, 0, 0, 0}}, {{"job", "seldom"}, {0, 9, 0, 0}}};
+  merge_rare_stacks(&stacks, 1000);
+  ASSERT_EQ(stacks.size(), 3U);
+  EXPECT_EQ(stacks[0].frames[1], "often");
+  merge_rare_stacks(&stacks, 10);
+  ASSERT_EQ(stacks.size(), 2U);
+  EXPECT_EQ(stacks[1].frames, (std::vector<std::string>{"job", kRareStacks}));
+  EXPECT_EQ(stacks[1].faults, (KindCounts{1, 9, 0, 0}));
 }
 
 TEST(TraceOutputTest, HintsAreEvaluated) {
@@ -325,7 +406,7 @@ TEST(TraceOutputTest, TheFlameGraphIsDrawnToScale) {
 TEST(TraceOutputTest, JsonHasAllPlaces) {
   nlohmann::json json = to_json(example(), {"job", "x"}, 95);
   EXPECT_EQ(json["faults"], 1000);
-  EXPECT_EQ(json["coverage_places"], 2);
+  EXPECT_EQ(json["places_shown"], 2);
   ASSERT_EQ(json["places"].size(), 3U);
   EXPECT_EQ(json["places"][0]["line"], 10);
   EXPECT_EQ(json["places"][1]["kinds"]["protection"], 50);

@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "preload/trace/trace_python.h"
+#include "preload/trace/trace_reads.h"
 #include "preload/trace/trace_sites.h"
 #include "preload/trace/trace_stacks.h"
 
@@ -238,6 +240,9 @@ void write_block(int fd) {
   header.stacks = count_used(trace_stacks(), kMaxTraceStacks, stack_used);
   header.sites = kMaxTraceSites;
   header.hints = count_used(g_recorder.hints, kMaxHints, hint_used);
+  const TracePythonCode* codes = python_codes(&header.python_codes);
+  const TracePythonFrame* frames = python_frames(&header.python_frames);
+  const std::byte* text = python_text(&header.python_text_bytes);
   header.stack_bytes = trace_stack_bytes_used();
   header.maps_bytes = maps ? read_all("/proc/self/maps", maps, kMaxMaps) : 0;
   header.program_bytes = program_bytes > 0 ? static_cast<uint64_t>(program_bytes) : 0;
@@ -249,7 +254,10 @@ void write_block(int fd) {
   put_used(writer, trace_stacks(), kMaxTraceStacks, header.stacks, stack_used);
   writer.put(trace_sites(), kMaxTraceSites * sizeof(TraceSite));
   put_used(writer, g_recorder.hints, kMaxHints, header.hints, hint_used);
+  writer.put(codes, header.python_codes * sizeof *codes);
+  writer.put(frames, header.python_frames * sizeof *frames);
   writer.put(trace_stack_bytes(), header.stack_bytes);
+  writer.put(text, header.python_text_bytes);
   writer.put(maps, header.maps_bytes);
   writer.put(program, header.program_bytes);
   writer.flush();
@@ -268,6 +276,8 @@ Status start_trace(const char* file, pager::Pager* pager) {
     return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
   }
   auto far_begin = reinterpret_cast<uint64_t>(pager->space().base());
+  Status python = start_python(pager);
+  if (!python.ok()) return python;
   Status stacks = start_stacks(far_begin, pager->space().bytes());
   if (!stacks.ok()) return stacks;
   Status sites = start_sites(far_begin, pager->space().bytes());

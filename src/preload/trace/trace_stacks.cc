@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,8 @@
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "preload/trace/trace_python.h"
+#include "preload/trace/trace_reads.h"
 
 // glibc: the stack pointer at the start of the program. Only arguments and environment are above it.
 extern "C" void* __libc_stack_end;
@@ -21,8 +22,9 @@ namespace {
 
 constexpr size_t kMaxCopied = 16 * kKiB;
 constexpr size_t kScannedWords = 1024;
-constexpr size_t kScannedWhenCrowded = 64;  // when the table fills up: more stacks are treated as the same
-constexpr size_t kForeignWords = 512;       // of a stack that is not the thread's own
+constexpr size_t kScannedWhenCrowded = 64;  // when the table fills up, more stacks are treated as the same
+constexpr uint64_t kCrowded = kMaxTraceStacks / 2, kNearlyFull = kMaxTraceStacks / 8 * 7;
+constexpr size_t kForeignWords = 512;  // of a stack that is not the thread's own
 constexpr unsigned kProbes = 32;
 constexpr unsigned kMaxLookups = 64;    // of a thread's stack, each of which reads /proc/self/maps
 constexpr unsigned kMaxCodeMaps = 256;  // versions; old ones are not freed, since other threads may be reading them
@@ -81,7 +83,9 @@ void for_each_mapping(Visit visit) {
 
 struct CodeRange {
   uint64_t begin, end;
+  bool contains(uint64_t address) const { return address - begin < end - begin; }
 };
+CodeRange g_interpreter = {0, 0};  // of Python
 
 // The executable mappings, and a filter that is tested first: one bit for each 64 KiB of addresses, folded into 4096
 // bits.
@@ -145,7 +149,6 @@ struct TracedThread {
   uint32_t lookups;
 };
 __attribute__((tls_model("initial-exec"))) thread_local TracedThread t_traced;
-std::atomic<uint32_t> g_pid{0};
 
 uint64_t thread_pointer() {
   uint64_t value;
@@ -189,20 +192,34 @@ uint64_t mix(uint64_t hash, uint64_t value) {
 
 std::atomic<uint64_t> g_stack_count{0};
 
-uint64_t hash_words(const CodeMap& code, uint64_t ip, const uint64_t* words, size_t count) {
-  uint64_t hash = mix(1, ip);
-  size_t scanned =
-      g_stack_count.load(std::memory_order_relaxed) < kMaxTraceStacks / 2 ? kScannedWords : kScannedWhenCrowded;
-  for (size_t i = 0; i < count && i < scanned; i++) {
-    if (code.contains(words[i])) hash = mix(hash, words[i]);
+// What still distinguishes stacks; 0: only where the fault is.
+size_t scanned_words() {
+  uint64_t stacks = g_stack_count.load(std::memory_order_relaxed);
+  return stacks < kCrowded ? kScannedWords : stacks < kNearlyFull ? kScannedWhenCrowded : 0;
+}
+
+// Where the Python frames are known, addresses in the interpreter do not distinguish stacks: its functions leave many
+// outdated ones.
+uint64_t hash_words(const CodeMap& code, uint64_t hash, const uint64_t* words, size_t count, bool in_python) {
+  count = std::min(count, scanned_words());
+  for (size_t i = 0; i < count; i++) {
+    if (!code.contains(words[i]) || (in_python && g_interpreter.contains(words[i]))) continue;
+    hash = mix(hash, words[i]);
   }
   return hash ? hash : 1;
 }
 
-__attribute__((noinline)) uint64_t hash_foreign(const CodeMap& code, const StackRegisters& registers) {
+uint64_t hash_python(uint64_t ip, const PythonStack& python) {
+  uint64_t hash = mix(1, ip);
+  unsigned count = scanned_words() > 0 ? python.count : std::min(python.count, 1U);
+  for (unsigned i = 0; i < count; i++) hash = mix(mix(hash, python.frames[i].code), python.frames[i].instruction);
+  return hash;
+}
+
+__attribute__((noinline)) uint64_t hash_foreign(const CodeMap& code, uint64_t hash, uint64_t sp, bool in_python) {
   uint64_t words[kForeignWords];
-  size_t got = read_safely(align_up(registers.sp(), 8), words, sizeof words);
-  return hash_words(code, registers.ip(), words, got / 8);
+  size_t got = read_safely(align_up(sp, 8), words, sizeof words);
+  return hash_words(code, hash, words, got / 8, in_python);
 }
 
 // ---- The copies ----
@@ -222,7 +239,7 @@ void copy_stack(TraceStack* stack, const StackRegisters& registers, bool own) {
   stack->bytes = own ? wanted : read_safely(sp, g_bytes + at, wanted);
 }
 
-uint64_t keep(uint64_t key, const StackRegisters& registers, bool own) {
+uint64_t keep(uint64_t key, const StackRegisters& registers, bool own, const PythonStack& python) {
   for (unsigned i = 0; i < kProbes; i++) {
     TraceStack& stack = g_stacks[(key + i) % kMaxTraceStacks];
     std::atomic_ref<uint64_t> place(stack.key);
@@ -230,6 +247,7 @@ uint64_t keep(uint64_t key, const StackRegisters& registers, bool own) {
     if (found == 0 && place.compare_exchange_strong(found, key, std::memory_order_acq_rel)) {
       g_stack_count.fetch_add(1, std::memory_order_relaxed);
       copy_stack(&stack, registers, own);
+      keep_python_stack(python, &stack);
       return key;
     }
     if (found == key) return key;
@@ -250,6 +268,9 @@ Status start_stacks(uint64_t far_begin, uint64_t far_bytes) {
   refresh_code();
   if (!g_code.load())
     return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
+  for_each_mapping([](const Mapping& m) {
+    if (CodeRange range = {m.begin, m.end}; range.contains(python_code_address())) g_interpreter = range;
+  });
   return {};
 }
 
@@ -258,35 +279,28 @@ uint64_t note_stack(const StackRegisters& registers) {
   uint64_t sp = registers.sp();
   bool own = on_own_stack(sp);
   uint64_t first = align_up(sp, 8);
+  PythonStack python;
+  read_python_stack(&python);
+  uint64_t hash = hash_python(registers.ip(), python);
+  bool in_python = python.count > 0;
   uint64_t key =
-      own ? hash_words(code, registers.ip(), reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8)
-          : hash_foreign(code, registers);
-  return keep(key, registers, own);
+      own ? hash_words(code, hash, reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8, in_python)
+          : hash_foreign(code, hash, sp, in_python);
+  return keep(key, registers, own, python);
 }
 
 void note_code_change() { g_code_stale.store(true, std::memory_order_relaxed); }
 
 void forget_thread_stack() {
   t_traced.tid = 0;
-  g_pid.store(0);
+  forget_process();
+  forget_python_busy();
   g_code_busy.store(false);  // a thread that was reading the mappings does not exist in this process
 }
 
 uint32_t traced_thread() {
   if (t_traced.tid == 0) t_traced.tid = static_cast<uint32_t>(os::gettid());
   return t_traced.tid;
-}
-
-uint32_t traced_process() {
-  if (g_pid.load(std::memory_order_relaxed) == 0)
-    g_pid.store(static_cast<uint32_t>(os::getpid()), std::memory_order_relaxed);
-  return g_pid.load(std::memory_order_relaxed);
-}
-
-size_t read_safely(uint64_t address, void* to, size_t bytes) {
-  iovec local = {to, bytes}, remote = {reinterpret_cast<void*>(address), bytes};
-  long got = os::call(SYS_process_vm_readv, traced_process(), &local, 1, &remote, 1, 0);
-  return got < 0 ? 0 : static_cast<size_t>(got);
 }
 
 const TraceStack* trace_stacks() { return g_stacks; }

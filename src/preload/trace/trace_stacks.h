@@ -29,12 +29,8 @@ void note_code_change();
 // Called in the child of a fork: thread and process have new ids.
 void forget_thread_stack();
 
-// The ids of the calling thread and of the process. System calls only at the first use.
+// The id of the calling thread. A system call only at the first use.
 uint32_t traced_thread();
-uint32_t traced_process();
-
-// Reads memory of this process without ever faulting. Returns the bytes read from the start of the range.
-size_t read_safely(uint64_t address, void* to, size_t bytes);
 
 // For writing the file.
 const TraceStack* trace_stacks();  // kMaxTraceStacks entries, some of them empty
