@@ -157,6 +157,16 @@ class TraceTest(SystemTest):
         self.assertTrue(any("texts (traced.py:" in frame for frames in through_c for frame in frames), through_c)
         self.assertLess(sum(path.stat().st_size for path in out.iterdir()), 3 << 20)
 
+    def test_generated_code(self):
+        out = self.folder / "generated"
+        result = self.trace("--quiet", "--local", "25%", "--out", out, "--", require("node"), "--perf-basic-prof",
+                            "--interpreted-frames-native-stack", SOURCES / "traced.js")
+        for perf_map in result.output.decode().split()[:1]:
+            Path(f"/tmp/perf-{perf_map}.map").unlink()
+        self.assertEqual(result.status, 0, result.errors.decode())
+        place = json.loads((out / "trace.json").read_text())["places"][0]
+        self.assertEqual((place["function"], Path(place["file"]).name, place["line"]), ("pick", "traced.js", 9), place)
+
     def test_hints_are_found_and_evaluated(self):
         trace, errors, _ = self.traced("traced_hints")
         lines = {name: line for line, name in marks("traced_hints.c", "HINT").items()}

@@ -31,8 +31,10 @@ bool is_system_source(const std::string& file) {
          starts_with_any(file, {"/usr/include", "/usr/lib", "/usr/local/include"});
 }
 
+bool is_python(const Frame& frame) { return frame.language == Language::kPython; }
+
 bool has_own_line(const Frame& frame, const std::string& program) {
-  bool own = frame.python || !is_system_module(frame.module, program);
+  bool own = is_python(frame) || !is_system_module(frame.module, program);
   return frame.line != 0 && own && !is_system_source(frame.file);
 }
 
@@ -58,14 +60,14 @@ bool is_hint_code(const Frame& frame) {
 const Frame& allocating_frame(const std::vector<Frame>& stack, const std::string& program) {
   size_t at = find_place(stack, program);
   auto found = std::find_if(stack.begin() + static_cast<ptrdiff_t>(at), stack.end(), [&](const Frame& f) {
-    return !is_allocator(f) && (f.python || !is_system_module(f.module, program)) && !is_system_source(f.file);
+    return !is_allocator(f) && (is_python(f) || !is_system_module(f.module, program)) && !is_system_source(f.file);
   });
   return found == stack.end() ? stack[at] : *found;
 }
 
 // The innermost function of a place, where it is not the place's own.
 std::string inner_text(const Frame& frame) {
-  if (frame.python) return short_text(frame);
+  if (is_python(frame)) return short_text(frame);
   std::string function = brief_name(frame.function), module = base_name(frame.module);
   return function.starts_with(module) ? module : fmt::format("{} of {}", function, module);
 }
@@ -135,7 +137,7 @@ class Analyzer {
         fmt::format("{}:{}:{}:{}", where.file, where.line, where.line ? "" : where.function, where.module);
     Gathered& g = places_[key];
     g.place.where = where;
-    result_.lines_known |= has_own_line(where, process_->program);
+    result_.lines_known |= has_own_line(where, process_->program) || where.language == Language::kGenerated;
     return g;
   }
 
@@ -196,15 +198,26 @@ class Analyzer {
     }
     std::stable_sort(place.data.begin(), place.data.end(),
                      [](const Data& a, const Data& b) { return a.faults > b.faults; });
-    DataSize size = {place.data.empty() ? 0 : place.data[0].bytes, near_limit_};
-    place.hint = place.where.python ? python_hint_line(place.pattern, place.where.line)
-                                    : hint_line(place.pattern, place.faults, size);
+    place.hint = hint_of(place);
     const std::set<int>& lines = hint_lines_[place.where.file];
     auto after = lines.upper_bound(place.where.line);
     if (place.where.line && after != lines.begin() && place.where.line - *std::prev(after) <= kHintReach) {
       place.hinted_at = *std::prev(after);
     }
     return std::move(place);
+  }
+
+  std::string hint_of(const Place& place) const {
+    DataSize size = {place.data.empty() ? 0 : place.data[0].bytes, near_limit_};
+    switch (place.where.language) {
+      case Language::kNative:
+        return hint_line(place.pattern, place.faults, size);
+      case Language::kPython:
+        return python_hint_line(place.pattern, place.where.line);
+      case Language::kGenerated:
+        return "more near memory: this language has no hints";
+    }
+    return "";
   }
 
   Analysis result_;
@@ -258,7 +271,7 @@ size_t Analysis::places_for(double percent) const {
 size_t find_place(const std::vector<Frame>& stack, const std::string& program) {
   auto find = [&](auto is_wanted) { return std::find_if(stack.begin(), stack.end(), is_wanted); };
   auto found = find([&](const Frame& f) { return has_own_line(f, program); });
-  if (found == stack.end()) found = find([](const Frame& f) { return f.python; });
+  if (found == stack.end()) found = find([](const Frame& f) { return is_python(f); });
   if (found == stack.end()) found = find([&](const Frame& f) { return !is_system_module(f.module, program); });
   return found == stack.end() ? 0 : static_cast<size_t>(found - stack.begin());
 }
@@ -300,7 +313,7 @@ std::string brief_name(const std::string& name) {
 }
 
 std::string short_text(const Frame& frame) {
-  std::string function = frame.python ? frame.function : brief_name(frame.function);
+  std::string function = is_python(frame) ? frame.function : brief_name(frame.function);
   std::string package = python_package_path(frame.file);
   if (!package.empty()) return fmt::format("{} ({}:{})", function, package, frame.line);
   if (frame.line) return fmt::format("{} ({}:{})", function, base_name(frame.file), frame.line);

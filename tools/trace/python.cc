@@ -40,7 +40,7 @@ std::vector<Frame> from_end(std::vector<Frame> native) {
     if (std::none_of(std::begin(kEnds), std::end(kEnds), [&](auto* end) { return frame.function.starts_with(end); }))
       continue;
     frame.function = kEnds[0];
-    frame.python = true;
+    frame.language = Language::kPython;
     return {without_line(frame)};
   }
   return native;
@@ -78,7 +78,7 @@ std::vector<PythonFrame> python_stack(const Process& process, const TraceStack& 
     std::string_view lines = text.substr(code->file_bytes + code->name_bytes, code->lines_bytes);
     int line = python_line(lines, static_cast<int>(code->first_line), recorded.instruction);
     if (line == 0) line = static_cast<int>(code->first_line);
-    frames.push_back({{name, file, line, file, false, true}, recorded.is_entry != 0});
+    frames.push_back({{name, file, line, file, false, Language::kPython}, recorded.is_entry != 0});
   }
   return frames;
 }

@@ -10,6 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+
+#include "tools/trace/perf_map.h"
 
 namespace farside::trace {
 namespace {
@@ -66,7 +69,10 @@ std::string file_name(Dwarf_Die* unit, uint64_t file) {
 
 class ElfSymbols : public Symbols {
  public:
-  explicit ElfSymbols(const Process& process) : process_(process), dwfl_(dwfl_begin(&kModuleCallbacks)) {}
+  explicit ElfSymbols(const Process& process)
+      : process_(process),
+        dwfl_(dwfl_begin(&kModuleCallbacks)),
+        generated_(std::ifstream(fmt::format("/tmp/perf-{}.map", process.header.pid))) {}
   ~ElfSymbols() override { dwfl_end(dwfl_); }
 
   Status start() {
@@ -178,7 +184,8 @@ class ElfSymbols : public Symbols {
   // ---- Names ----
 
   std::vector<Frame> look_up(uint64_t address) {
-    Dwfl_Module* module = dwfl_addrmodule(dwfl_, address);
+    if (auto generated = generated_.find(address, process_.program)) return {*generated};
+    Dwfl_Module* module = dwfl_addrmodule(dwfl_, address);  // or one nearby
     if (!module) return {{"?", "", 0, "", false}};
     const char* path = dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
     std::string where = path ? path : "?";
@@ -305,6 +312,7 @@ class ElfSymbols : public Symbols {
 
   const Process& process_;
   Dwfl* dwfl_;
+  PerfMap generated_;
   const TraceStack* current_ = nullptr;
   std::vector<Address> addresses_;
   std::map<uint64_t, std::vector<Frame>> known_;

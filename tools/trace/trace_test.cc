@@ -8,6 +8,7 @@
 
 #include "command/command.h"
 #include "tools/trace/outputs.h"
+#include "tools/trace/perf_map.h"
 #include "tools/trace/python.h"
 #include "tools/trace/recording.h"
 #include "tools/trace/trace.h"
@@ -158,6 +159,27 @@ TEST(TracePlaceTest, NamesAreShortened) {
   EXPECT_EQ(short_text({"f+0x10", "", 0, "/opt/job", false}), "f+0x10 (job)");
 }
 
+// ---- Code that was generated at run time ----
+
+TEST(TracePerfMapTest, TheLaterEntryOfAnAddressIsUsed) {
+  PerfMap map(std::istringstream("7f00 100 JS:^old /src/a.js:1:1\n7f00 80 JS:*pick /src/job.js:12:3\n9000 10 stub\n"));
+  EXPECT_EQ(map.find(0x7f10, "/usr/bin/node")->function, "pick");
+  EXPECT_EQ(map.find(0x7f80, "/usr/bin/node")->function, "old");
+  EXPECT_FALSE(map.find(0x8000, "/usr/bin/node"));
+}
+
+TEST(TracePerfMapTest, FunctionsOfTheProgramAndOfItsRuntime) {
+  auto frame = [](const char* name) { return frame_of_generated(name, "/usr/bin/node"); };
+  EXPECT_EQ(frame("JS:*pick /src/a b.js:12:3"),
+            (Frame{"pick", "/src/a b.js", 12, "/usr/bin/node", false, Language::kGenerated}));
+  EXPECT_EQ(short_text(frame("LazyCompile:~ job.js:7:1")), "anonymous (job.js:7)");
+  EXPECT_EQ(frame("JS:^emit node:events:466:44").module, "");
+  EXPECT_EQ(frame("Builtin:ArrayMap").module, "");
+  EXPECT_EQ(short_text(frame("int Job.pick(int[], int)")), "Job.pick (node)");
+  EXPECT_EQ(frame("java.lang.Object java.util.HashMap.get(java.lang.Object)").module, "");
+  EXPECT_EQ(frame("StubRoutines (1)").module, "");
+}
+
 // ---- Python ----
 
 // Of a function from line 10 on: line 10, 4 bytes; line 12 with columns, 2; line 12, 16, in the short form; none, 2;
@@ -183,7 +205,7 @@ TEST(TracePythonTest, FramesReplaceThoseOfTheInterpreter) {
   Frame loop = {"_PyEval_EvalFrameDefault+0x99", "", 0, "/usr/bin/python3", false};
   Frame extension = {"sum+0x1", "", 0, "/usr/lib/sum.so", false};
   auto python = [](const char* name, bool is_entry) {
-    return PythonFrame{{name, "/job.py", 3, "/job.py", false, true}, is_entry};
+    return PythonFrame{{name, "/job.py", 3, "/job.py", false, Language::kPython}, is_entry};
   };
   std::vector<PythonFrame> frames = {python("a", false), python("b", true), python("c", true), python("d", true)};
   auto names = [&](const std::vector<Frame>& native) {
@@ -201,7 +223,7 @@ TEST(TracePythonTest, FramesReplaceThoseOfTheInterpreter) {
 }
 
 TEST(TracePythonTest, ThePlaceIsTheUsersLine) {
-  auto python = [](const char* name, const char* file) { return Frame{name, file, 3, file, false, true}; };
+  auto python = [](const char* name, const char* file) { return Frame{name, file, 3, file, false, Language::kPython}; };
   Frame inside = {"list_resize", "", 0, "/usr/bin/python3", false};
   Frame load = python("load", "/usr/lib/python3.11/json/decoder.py"), job = python("work", "job.py");
   Frame mean = python("mean", "/venv/lib/python3.13/site-packages/numpy/core/_methods.py");
