@@ -160,6 +160,14 @@ class TrackTest(SystemTest):
         changed = [window["changed_bytes"] for window in tracked.report()["windows"]]
         self.assertEqual(len([value for value in changed if value >= 1000 * PAGE]), 2, changed)
 
+    def test_memory_that_is_given_back_within_a_window_is_reported(self):
+        program = [FARSIDE, "track", "--window", "1000", "--", PYTHON, "-c",
+                   "import mmap\nfor i in range(8): m = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE); "
+                   "m.madvise(mmap.MADV_NOHUGEPAGE); m.write(b'x' * len(m)); m.close()"]
+        errors = run(program, seconds=60).errors.decode()
+        self.assertRegex(errors, r"up to (6\d|7\d)\.\d MiB were touched and given back within a window")
+        self.assertIn("as with --window 200", errors)
+
     def test_a_full_snapshot_is_reported(self):
         tracked = Tracked(self, "--memory", "4M")
         total = tracked.act("lines 5000 3 1").report()["total"]

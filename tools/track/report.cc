@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kNames[] = {"64 B", "4 KiB", "2 MiB"};
+constexpr uint64_t kManyUnseen = 1024;  // pages; a program's start touches some hundred, for reading
 constexpr double kMiBytes = static_cast<double>(kMiB);
 
 std::string times(const Changes& changes, uint64_t granularity) {
@@ -110,6 +111,12 @@ Changes Report::total() const {
   return sum;
 }
 
+uint64_t Report::unseen_pages() const {
+  uint64_t sum = 0;
+  for (const Window& window : windows) sum += window.unseen_pages();
+  return sum;
+}
+
 std::string table_head() {
   return fmt::format(
       "{:>8} {:>10} {:>32} {:>25} {:>9} {:>8}\n{:>8} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>9} {:>8}\n", "",
@@ -155,6 +162,13 @@ std::string summary(const Report& report) {
     text += fmt::format("farside: {} written pages were unmapped before they could be read; shorter windows see more\n",
                         total.vanished_pages);
   }
+  if (uint64_t unseen = report.unseen_pages(); unseen > kManyUnseen && unseen > total.written_pages / 4) {
+    text += fmt::format(
+        "farside: up to {} were touched and given back within a window, and are in no figure; shorter windows see "
+        "more, "
+        "as with --window {:g}\n",
+        format_size(unseen * kPageSize), std::max(0.01, report.window_seconds / 5));
+  }
   uint64_t left_out = report.windows.empty() ? 0 : report.windows.back().left_out_bytes;
   if (left_out > 0) {
     text += fmt::format("farside: {} of addresses were not tracked: a userfaultfd of the program serves them\n",
@@ -173,6 +187,7 @@ json to_json(const Report& report) {
                  {"why_not_better", report.why_not},
                  {"window_seconds", report.window_seconds},
                  {"total", changes_to_json(report.total())},
+                 {"unseen_pages", report.unseen_pages()},
                  {"overhead",
                   {{"elapsed_seconds", overhead.elapsed_seconds},
                    {"tracker_cpu_seconds", overhead.tracker_cpu_seconds},

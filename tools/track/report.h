@@ -32,6 +32,7 @@ struct Report {
   Overhead overhead;
 
   Changes total() const;
+  uint64_t unseen_pages() const;
 };
 
 // The heading of the table (two lines), and a line per window.

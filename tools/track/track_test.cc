@@ -177,6 +177,12 @@ TEST(ReportTest, AllOutputsAgree) {
   EXPECT_NE(csv.find("\n2.000,1.000,8,128,4096,2097152,16.0000,512.0000,262144.0000,2,"), std::string::npos) << csv;
   EXPECT_NE(summary(report).find("16 B changed in 3 windows"), std::string::npos);
   EXPECT_NE(summary(report).find("6 pages were written, 4 of them without a change"), std::string::npos);
+  EXPECT_EQ(summary(report).find("given back"), std::string::npos);
+  report.windows[0].minor_faults = 8193;
+  report.windows[0].changes.written_pages = 1;
+  EXPECT_EQ(report.unseen_pages(), 8192U);
+  EXPECT_NE(summary(report).find("up to 32.0 MiB were touched and given back within a window"), std::string::npos)
+      << summary(report);
   EXPECT_NE(to_svg(report).find("</svg>"), std::string::npos);
 }
 

@@ -1,12 +1,16 @@
 #include "tools/track/tracker.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -17,6 +21,18 @@ constexpr size_t kBatchPages = 256;
 alignas(64) const std::byte kZeroPage[kPageSize] = {};
 
 double seconds_since(uint64_t ns) { return static_cast<double>(now_ns() - ns) / 1e9; }
+
+// The tenth word of /proc/PID/stat; the second one may have spaces.
+uint64_t minor_faults(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  std::istringstream words(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  uint64_t faults = 0;
+  for (int word = 3; word < 10; word++) words >> text;
+  words >> faults;
+  return faults;
+}
 
 }  // namespace
 
@@ -59,6 +75,7 @@ Status Tracker::begin(const WriteTracker::Method* wanted, bool let_run) {
   areas_.clear();
   if (let_run) tracee_.resume();
   window_ns_ = now_ns();
+  minor_faults_ = minor_faults(tracee_.pid());
   Window unused;
   return take_areas(true, &unused);
 }
@@ -69,6 +86,8 @@ Result<Window> Tracker::look() {
   window.begin_seconds = static_cast<double>(window_ns_ - first_ns_) / 1e9;
   window.seconds = static_cast<double>(now - window_ns_) / 1e9;
   window_ns_ = now;
+  uint64_t faults = minor_faults(tracee_.pid());
+  window.minor_faults = faults - std::min(faults, std::exchange(minor_faults_, faults));
   Status taken = take_areas(false, &window);
   if (!taken.ok()) return taken;
   return window;

@@ -1,6 +1,7 @@
 // Tracks a process in windows: finds the pages that were written, reads them, compares them with their previous
 // content, and keeps the new content.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,9 +21,13 @@ struct Window {
   Changes changes;
   uint64_t compared_pages = 0;
   uint64_t write_faults = 0;     // faults that write protection caused in the process
+  uint64_t minor_faults = 0;     // of the process, for whatever reason
   uint64_t left_out_bytes = 0;   // bytes in areas that another userfaultfd serves
   double looking_seconds = 0;    // spent on requesting the written pages from the kernel
   double comparing_seconds = 0;  // spent on reading, comparing and keeping them
+
+  // Pages that were touched, but were gone when the window ended: faults beyond those of the pages that were seen.
+  uint64_t unseen_pages() const { return minor_faults - std::min(minor_faults, changes.written_pages); }
 };
 
 // The content of private file mappings before they are written.
@@ -78,6 +83,7 @@ class Tracker {
   std::vector<BatchPage> batch_;
   std::vector<std::byte> buffer_;
   uint64_t first_ns_ = 0, window_ns_ = 0;
+  uint64_t minor_faults_ = 0;
   bool replaced_ = false;  // another program is running: what is read does not belong to these areas
 };
 
