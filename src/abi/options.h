@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "abi/compression.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -71,11 +72,11 @@ struct Options {
   char report[256] = "";     // file to which each process appends its statistics as one line of JSON
 
   // What only the launcher reads.
-  uint64_t far_memory = 0;          // bytes that an embedded server lends; 0: half of this machine's RAM
-  bool offload = false;             // an embedded server executes functions
-  bool compress = true;             // an embedded server compresses cold pages, unless it executes functions
-  bool verbose = false;             // print all of the summary
-  bool tls_verify_clients = false;  // of farside serve
+  uint64_t far_memory = 0;                    // bytes that an embedded server lends; 0: half of this machine's RAM
+  bool offload = false;                       // an embedded server executes functions
+  Compression compress = Compression::kAuto;  // how an embedded server compresses, unless it executes functions
+  bool verbose = false;                       // print all of the summary
+  bool tls_verify_clients = false;            // of farside serve
   PathText token_file = "", tls_ca = "", tls_cert = "", tls_key = "";
   char tls_name[256] = "";            // "": the host of each address
   char ucx[256] = "ib";               // transports of UCX, as in UCX_TLS: by default network cards

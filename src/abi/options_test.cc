@@ -58,7 +58,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--tune prefetch", {"off", {"maybe"}}},
     {"--tune writeback", {"line", {"byte"}}},
     {"--tune paths", {"object", {"none"}}},
-    {"--tune compress", {"off", {"maybe"}}},
+    {"--tune compress", {"lz4", {"maybe"}}},
     {"--tune space", {"64M", {"63M", "17T", "x"}}},
     {"--tune ucx", {"tcp,cma", {std::string(300, 'x')}}},
     {"FARSIDE_TRACE", {"trace", {std::string(kPathBytes, 'x')}}},

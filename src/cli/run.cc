@@ -201,7 +201,7 @@ class Run {
   Status start_server() {
     const Options& options = settings_.options;
     auto server = EmbeddedServer::start(*directory_, settings_.far_memory(), options.offload,
-                                        options.compress && !options.offload);
+                                        options.offload ? Compression::kOff : options.compress);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     Status copied = copy_text(server_->token(), settings_.options.token, "the token");

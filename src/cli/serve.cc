@@ -132,7 +132,8 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
     config.memory = *memory;
   }
   config.controller = arguments.controller;
-  config.compress = arguments.compress;
+  auto compression = std::ranges::find(kCompressionNames, arguments.compress);
+  config.compress = static_cast<Compression>(compression - std::begin(kCompressionNames));
   config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
   if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;

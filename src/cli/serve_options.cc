@@ -41,8 +41,12 @@ void add_memory_options(Command& command, ServeArguments* to) {
       .add_option("--ucx", &to->ucx,
                   "transports of UCX by which clients read and write their memory, as in UCX_TLS; ib: network cards")
       .value("TRANSPORTS");
-  command.add_flag("--compress", &to->compress,
-                   "compress pages that are not used for a second; not with --offload or --ucx");
+  command
+      .add_option(
+          "--compress", &to->compress,
+          "how pages that are not used for a second are compressed; auto: by LZ4, and after a minute by zstd; not "
+          "with --offload or --ucx")
+      .one_of({std::begin(kCompressionNames), std::end(kCompressionNames)});
   command
       .add_option("--quota", &to->quota,
                   "memory that one client may have, a process with its forked children (default: all)")

@@ -15,11 +15,10 @@ inline constexpr double kOffloadSeconds = 20, kOffloadCpuSeconds = 10;  // of on
 struct ServeArguments {
   std::string memory, listen, unix_path, quota, metrics, pool, address;
   TokenFiles tokens;
-  std::string log = "info", log_format = "text";
+  std::string log = "info", log_format = "text", compress = "off";
   unsigned workers = 1;
   double grace = kGraceSeconds;
   bool controller = false;
-  bool compress = false;
   bool offload = false;
   std::string offload_memory = "256M", offload_code = "64M";
   unsigned offload_processes = server::CallConfig().max_processes;

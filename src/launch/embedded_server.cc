@@ -88,7 +88,7 @@ Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const
 }
 
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory,
-                                                              bool offload, bool compress) {
+                                                              bool offload, Compression compress) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
   embedded->token_ = fmt::format("{:016x}{:016x}", random_u64(), random_u64());
   server::ServerConfig config;

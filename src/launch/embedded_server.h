@@ -34,9 +34,9 @@ class PrivateDirectory {
 
 class EmbeddedServer {
  public:
-  // offload: it executes functions of the program. compress: it compresses cold pages.
+  // offload: it executes functions of the program. compress: how it compresses cold pages.
   static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory, bool offload,
-                                                       bool compress);
+                                                       Compression compress);
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;

@@ -29,7 +29,8 @@ struct Header {
 static_assert(sizeof(Header) == kPageBytes);
 
 inline constexpr uint64_t kEpochNs = 250'000'000;
-inline constexpr uint32_t kColdEpochs = 4;  // without an access
+inline constexpr uint32_t kColdEpochs = 4;  // without an access: 1 s
+inline constexpr uint32_t kStaleAge = 15;   // the same of a compressed page, in PackedWord::kEpochsOfAge: 1 min
 
 inline constexpr uint64_t kTableOffset = sizeof(Header);
 constexpr uint64_t table_bytes(uint64_t region_bytes) {

@@ -26,12 +26,12 @@ void wait_a_little(unsigned round) {
 
 }  // namespace
 
-int PackedPages::read(RawPages& raw, uint64_t offset, std::byte* to, size_t bytes, std::byte* scratch) const {
+int PackedPages::read(RawPages& raw, uint64_t offset, std::byte* to, size_t bytes, Unpacker& unpacker) const {
   for (uint64_t end = offset + bytes; offset < end;) {
     size_t at = offset % kPageBytes, part = std::min<uint64_t>(kPageBytes - at, end - offset);
     int r = kAgain;
     for (unsigned i = 0; r == kAgain && i < kMaxAttempts; i++)
-      r = read_in_page(raw, offset / kPageBytes, at, to, part, scratch);
+      r = read_in_page(raw, offset / kPageBytes, at, to, part, unpacker);
     if (r != 0) return r == kAgain ? -EIO : r;
     offset += part;
     to += part;
@@ -42,55 +42,66 @@ int PackedPages::read(RawPages& raw, uint64_t offset, std::byte* to, size_t byte
 // What was read is the page's content if the word says afterwards that it was at the same place all the time. Only a
 // write could have brought it away and back, and there is none while the page is read.
 int PackedPages::read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte* to, size_t bytes,
-                              std::byte* scratch) const {
+                              Unpacker& unpacker) const {
   PackedWord before = load(page);
   if (!before.is_in_pool()) {
     int r = raw.read(page * kPageBytes + at, to, bytes);
     std::atomic_thread_fence(std::memory_order_acquire);
     PackedWord after = load(page);
     if (after.is_in_pool()) return kAgain;
-    touch(page, after);
+    note_use(page, after);
     return r;
   }
   bool whole = bytes == kPageBytes;
-  bool good = unpack(before, whole ? to : scratch);
+  bool good = unpack(before, whole ? to : unpacker.scratch(), unpacker);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!load(page).is_at_place_of(before)) return kAgain;
+  PackedWord after = load(page);
+  if (!after.is_at_place_of(before)) return kAgain;
   if (!good) return -EIO;
-  if (!whole) memcpy(to, scratch + at, bytes);
+  if (!whole) memcpy(to, unpacker.scratch() + at, bytes);
+  note_use_in_pool(page, after);
   return 0;
 }
 
 // The bytes may change meanwhile: the word tells the caller.
-bool PackedPages::unpack(PackedWord word, std::byte* page) const {
+bool PackedPages::unpack(PackedWord word, std::byte* page, Unpacker& unpacker) const {
   if (word.bytes() > kMaxPackedBytes || word.position() + word.bytes() > pool_bytes_) return false;
-  return unpack_page(pool_ + word.position(), word.bytes(), page);
+  Codec codec = word.is_zstd() ? Codec::kZstd : Codec::kLz4;
+  return unpacker.unpack(codec, pool_ + word.position(), word.bytes(), page);
 }
 
 // The page is in use, so it is not cold.
-void PackedPages::touch(uint64_t page, PackedWord seen) const {
+void PackedPages::note_use(uint64_t page, PackedWord seen) const {
   if (seen.is(State::kWriting) || seen.epoch() == 0) return;
-  PackedWord used = PackedWord::in_memory(State::kRaw, epoch(), seen.is_incompressible());
+  PackedWord used = PackedWord::in_memory(State::kRaw, epoch(), seen.refusals());
   if (!(seen == used)) change(page, seen, used);
 }
 
-int PackedPages::begin_write(RawPages& raw, uint64_t offset, size_t bytes, std::byte* scratch) const {
+// The packer alone changes the word of a page that it is freeing.
+void PackedPages::note_use_in_pool(uint64_t page, PackedWord seen) const {
+  uint32_t now = epoch(), age = seen.age(now);
+  if (!seen.is(State::kPacked) || age == 0) return;
+  bool again = seen.is_zstd() && age < kStaleAge;
+  change(page, seen, seen.used_at(now).marked(seen.is_marked() || again));
+}
+
+int PackedPages::begin_write(RawPages& raw, uint64_t offset, size_t bytes, Unpacker& unpacker) const {
   for (uint64_t end = offset + bytes; offset < end;) {
     uint64_t part = std::min<uint64_t>(kPageBytes - offset % kPageBytes, end - offset);
-    int r = begin_page(raw, offset / kPageBytes, part == kPageBytes, scratch);
+    int r = begin_page(raw, offset / kPageBytes, part == kPageBytes, unpacker);
     if (r < 0) return r;
     offset += part;
   }
   return 0;
 }
 
-int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, std::byte* scratch) const {
+int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, Unpacker& unpacker) const {
   for (unsigned i = 0; i < kMaxAttempts; i++) {
     PackedWord seen = load(page);
     for (unsigned round = 0; seen.is(State::kPunching) && raw.may_be_freeing(); seen = load(page))
       wait_a_little(round++);
     int r = kAgain;
-    if (seen.is_in_pool()) r = begin_packed(raw, page, seen, whole, scratch);
+    if (seen.is_in_pool()) r = begin_packed(raw, page, seen, whole, unpacker);
     else if (change(page, seen, PackedWord::in_memory(State::kWriting, epoch()))) r = 0;
     if (r != kAgain) return r;
   }
@@ -99,13 +110,13 @@ int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, std::byte*
 
 // A page of which a part is to be written is brought back first. Its bytes are read before the packer may use their
 // place for something else.
-int PackedPages::begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, std::byte* scratch) const {
-  bool good = whole || unpack(seen, scratch);
+int PackedPages::begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, Unpacker& unpacker) const {
+  bool good = whole || unpack(seen, unpacker.scratch(), unpacker);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!good) return load(page).is_at_place_of(seen) ? -EIO : kAgain;
   if (!change(page, seen, PackedWord::in_memory(State::kWriting, epoch()))) return kAgain;
   count(-1);
-  return whole ? 0 : raw.write(page * kPageBytes, scratch, kPageBytes);
+  return whole ? 0 : raw.write(page * kPageBytes, unpacker.scratch(), kPageBytes);
 }
 
 void PackedPages::end_write(uint64_t offset, size_t bytes) const {
@@ -113,16 +124,16 @@ void PackedPages::end_write(uint64_t offset, size_t bytes) const {
     word(page).store(PackedWord::in_memory(State::kRaw, epoch()).value(), std::memory_order_release);
 }
 
-int PackedPages::discard(RawPages& raw, int table_fd, uint64_t offset, uint64_t bytes, std::byte* scratch) const {
+int PackedPages::discard(RawPages& raw, int table_fd, uint64_t offset, uint64_t bytes, Unpacker& unpacker) const {
   bool whole_pages = offset % kPageBytes == 0 && bytes % kPageBytes == 0;
   if (!whole_pages) {
-    int r = begin_write(raw, offset, bytes, scratch);
+    int r = begin_write(raw, offset, bytes, unpacker);
     if (r == 0) r = raw.punch(offset, bytes);
     if (r == 0) end_write(offset, bytes);
     return r;
   }
   uint64_t first = offset / kPageBytes, end = first + bytes / kPageBytes;
-  int r = for_each_used(table_fd, first, end, [&](uint64_t page) { return begin_page(raw, page, true, scratch); });
+  int r = for_each_used(table_fd, first, end, [&](uint64_t page) { return begin_page(raw, page, true, unpacker); });
   if (r == 0) r = raw.punch(offset, bytes);
   if (r < 0) return r;
   return for_each_used(table_fd, first, end, [&](uint64_t page) {

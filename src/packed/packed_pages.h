@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "packed/codec.h"
 #include "packed/layout.h"
 #include "packed/packed_word.h"
 
@@ -38,13 +39,13 @@ class PackedPages {
         pool_bytes_(pool_bytes(region_bytes)) {}
 
   // Ranges are inside the region; results are 0 or -errno. -EIO: the compressed content of a page was damaged, or its
-  // word changes without end, which only a hostile client can do. scratch: kPageBytes that the caller owns.
-  int read(RawPages& raw, uint64_t offset, std::byte* to, size_t bytes, std::byte* scratch) const;
+  // word changes without end, which only a hostile client can do. unpacker: of the calling thread.
+  int read(RawPages& raw, uint64_t offset, std::byte* to, size_t bytes, Unpacker& unpacker) const;
   // Between the two, the range may be written in the memory file. After an error there is no end.
-  int begin_write(RawPages& raw, uint64_t offset, size_t bytes, std::byte* scratch) const;
+  int begin_write(RawPages& raw, uint64_t offset, size_t bytes, Unpacker& unpacker) const;
   void end_write(uint64_t offset, size_t bytes) const;
   // The range reads as zeros afterwards. table_fd: the second file, to skip what has no table.
-  int discard(RawPages& raw, int table_fd, uint64_t offset, uint64_t bytes, std::byte* scratch) const;
+  int discard(RawPages& raw, int table_fd, uint64_t offset, uint64_t bytes, Unpacker& unpacker) const;
 
   PackedWord load(uint64_t page) const { return PackedWord(word(page).load(std::memory_order_acquire)); }
   // False: the word is not `from` any more.
@@ -61,11 +62,12 @@ class PackedPages {
 
  private:
   std::atomic_ref<uint64_t> word(uint64_t page) const { return std::atomic_ref(table_[page]); }
-  int read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte* to, size_t bytes, std::byte* scratch) const;
-  bool unpack(PackedWord word, std::byte* page) const;
-  void touch(uint64_t page, PackedWord seen) const;
-  int begin_page(RawPages& raw, uint64_t page, bool whole, std::byte* scratch) const;
-  int begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, std::byte* scratch) const;
+  int read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte* to, size_t bytes, Unpacker& unpacker) const;
+  bool unpack(PackedWord word, std::byte* page, Unpacker& unpacker) const;
+  void note_use(uint64_t page, PackedWord seen) const;
+  void note_use_in_pool(uint64_t page, PackedWord seen) const;
+  int begin_page(RawPages& raw, uint64_t page, bool whole, Unpacker& unpacker) const;
+  int begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, Unpacker& unpacker) const;
   template <typename Visit>
   int for_each_used(int table_fd, uint64_t first, uint64_t end, Visit visit) const;
 

@@ -53,13 +53,13 @@ class PackedPagesTest : public testing::Test {
   }
   void write(uint64_t offset, size_t bytes, int value) {
     std::vector<std::byte> content(bytes, static_cast<std::byte>(value));
-    ASSERT_EQ(pages_.begin_write(memory_, offset, bytes, scratch_), 0);
+    ASSERT_EQ(pages_.begin_write(memory_, offset, bytes, unpacker_), 0);
     memory_.write(offset, content.data(), bytes);
     pages_.end_write(offset, bytes);
   }
   std::vector<std::byte> read(uint64_t offset, size_t bytes) {
     std::vector<std::byte> out(bytes);
-    EXPECT_EQ(pages_.read(memory_, offset, out.data(), bytes, scratch_), 0);
+    EXPECT_EQ(pages_.read(memory_, offset, out.data(), bytes, unpacker_), 0);
     return out;
   }
   static std::vector<std::byte> bytes_of(int value, size_t bytes) {
@@ -80,7 +80,7 @@ class PackedPagesTest : public testing::Test {
   int fd_;
   std::byte* file_;
   PackedPages pages_;
-  std::byte scratch_[kPageBytes];
+  Unpacker unpacker_;
 };
 
 TEST_F(PackedPagesTest, PagesAreReadFromWhereTheyAre) {
@@ -118,13 +118,13 @@ TEST_F(PackedPagesTest, DiscardedPagesAreZeroWhereverTheyWere) {
   write(0, 4 * kPageBytes, 5);
   write((kPages - 2) * kPageBytes, 2 * kPageBytes, 5);
   for (uint64_t page : {uint64_t{1}, uint64_t{3}, kPages - 1}) pack(page);
-  ASSERT_EQ(pages_.discard(memory_, fd_, 0, (kPages - 1) * kPageBytes, scratch_), 0);
+  ASSERT_EQ(pages_.discard(memory_, fd_, 0, (kPages - 1) * kPageBytes, unpacker_), 0);
   EXPECT_EQ(read(0, 4 * kPageBytes), bytes_of(0, 4 * kPageBytes));
   EXPECT_EQ(pages_.packed_pages(), 1u);
   EXPECT_EQ(read((kPages - 1) * kPageBytes, kPageBytes), bytes_of(5, kPageBytes));
   for (uint64_t page = 0; page < 4; page++) EXPECT_EQ(pages_.load(page), PackedWord());
 
-  ASSERT_EQ(pages_.discard(memory_, fd_, (kPages - 1) * kPageBytes + 100, 50, scratch_), 0);
+  ASSERT_EQ(pages_.discard(memory_, fd_, (kPages - 1) * kPageBytes + 100, 50, unpacker_), 0);
   EXPECT_EQ(read((kPages - 1) * kPageBytes, 100), bytes_of(5, 100));
   EXPECT_EQ(read((kPages - 1) * kPageBytes + 100, 50), bytes_of(0, 50));
 }
@@ -150,17 +150,59 @@ TEST_F(PackedPagesTest, ReadersDoNotWaitForThePackerAndWritersDoNotWhereItHasEnd
   EXPECT_EQ(read(10, 1), bytes_of(6, 1));
 }
 
+TEST_F(PackedPagesTest, PagesOfBothCodecsAreRead) {
+  write(0, kPageBytes, 5);
+  write(100, 200, 6);
+  ZstdPacker zstd;
+  std::vector<std::byte> packed(kMaxPackedBytes), content = read(0, kPageBytes);
+  size_t bytes = zstd.pack(content.data(), packed.data());
+  memcpy(file_ + pool_offset(kBytes) + 8, packed.data(), bytes);
+  ASSERT_TRUE(
+      pages_.change(0, pages_.load(0), PackedWord::in_pool(State::kPacked, 8, static_cast<uint32_t>(bytes), 0, true)));
+  EXPECT_EQ(read(0, kPageBytes), content);
+  EXPECT_EQ(read(90, 20), std::vector<std::byte>(content.begin() + 90, content.begin() + 110));
+  write(0, 8, 7);
+  EXPECT_EQ(read(299, 2), std::vector<std::byte>(content.begin() + 299, content.begin() + 301));
+}
+
+// Of LZ4 the last use, of zstd whether there were two in a minute.
+TEST_F(PackedPagesTest, ReadsOfCompressedPagesAreNoted) {
+  write(0, 2 * kPageBytes, 5);
+  PackedWord place = pack(0), zstd = pack(1, State::kPunching);
+  auto pass = [&](uint32_t age) {
+    for (uint32_t i = 0; i < age * PackedWord::kEpochsOfAge; i++) pages_.advance_epoch();
+  };
+  auto age = [&](uint64_t page) { return pages_.load(page).age(pages_.epoch()); };
+  pass(kStaleAge);
+  EXPECT_EQ(age(0), kStaleAge);
+  read(0, 8);
+  read(kPageBytes, 8);
+  EXPECT_EQ(age(0), 0u);
+  EXPECT_TRUE(pages_.load(0).is_at_place_of(place));
+  EXPECT_EQ(pages_.load(1), zstd);  // the packer is changing it
+  PackedWord again = PackedWord::in_pool(State::kPacked, zstd.position(), zstd.bytes(), 3, true);
+  ASSERT_TRUE(pages_.change(1, zstd, again));
+  read(kPageBytes, 8);
+  EXPECT_FALSE(pages_.load(1).is_marked());
+  read(kPageBytes, 8);
+  EXPECT_FALSE(pages_.load(1).is_marked());  // at the same time
+  pass(1);
+  read(kPageBytes, 8);
+  EXPECT_TRUE(pages_.load(1).is_marked());
+  EXPECT_TRUE(pages_.load(1).is_at_place_of(again));
+}
+
 TEST_F(PackedPagesTest, DamageIsAnError) {
   write(0, kPageBytes, 5);
   write(8, 8, 6);
   PackedWord place = pack(0);
   memset(file_ + pool_offset(kBytes) + place.position(), 0xff, place.bytes());
   std::byte to[kPageBytes];
-  EXPECT_EQ(pages_.read(memory_, 0, to, sizeof to, scratch_), -EIO);
-  EXPECT_EQ(pages_.begin_write(memory_, 0, 8, scratch_), -EIO);
+  EXPECT_EQ(pages_.read(memory_, 0, to, sizeof to, unpacker_), -EIO);
+  EXPECT_EQ(pages_.begin_write(memory_, 0, 8, unpacker_), -EIO);
   PackedWord outside = PackedWord::in_pool(State::kPacked, pool_bytes(kBytes) - 8, 16, 1);
   ASSERT_TRUE(pages_.change(0, place, outside));
-  EXPECT_EQ(pages_.read(memory_, 0, to, sizeof to, scratch_), -EIO);
+  EXPECT_EQ(pages_.read(memory_, 0, to, sizeof to, unpacker_), -EIO);
 }
 
 // As a hostile client can make it: a read ends, with an error or with one of the contents.
@@ -174,7 +216,7 @@ TEST_F(PackedPagesTest, ReadsOfAWordThatChangesWithoutEndReturn) {
   });
   for (unsigned i = 0; i < 200; i++) {
     std::byte to[kPageBytes];
-    int r = pages_.read(memory_, 0, to, sizeof to, scratch_);
+    int r = pages_.read(memory_, 0, to, sizeof to, unpacker_);
     EXPECT_TRUE(r == -EIO || (r == 0 && to[7] == std::byte{5})) << r;
   }
   stop = true;

@@ -125,6 +125,7 @@ void append_metrics(ServerState* server, Exposition* out) {
   out->gauge("farside_server_used_bytes", "Memory that what is stored uses: less, where pages are compressed.",
              usage.used);
   out->gauge("farside_server_compressed_bytes", "Of what is stored, pages that are compressed.", usage.packed);
+  out->gauge("farside_server_zstd_bytes", "Of these, pages that zstd has compressed.", usage.zstd);
   out->gauge("farside_server_overhead_bytes", "Memory that describes what is stored, an upper bound.", usage.overhead);
   out->gauge("farside_server_regions", "Regions, snapshots included.", usage.regions);
   out->gauge("farside_server_snapshots", "Snapshots that share pages with their parent.", usage.snapshots);

@@ -16,8 +16,7 @@ namespace farside::server {
 struct Server::Impl {
   explicit Impl(const ServerConfig& c)
       : config(c),
-        state(c.memory, c.quota, c.grace_ns, c.compress ? Compression::kOn : Compression::kOff,
-              c.tokens.empty() ? single_token(c.token) : c.tokens) {
+        state(c.memory, c.quota, c.grace_ns, c.compress, c.tokens.empty() ? single_token(c.token) : c.tokens) {
     state.ucx = c.ucx;
     if (c.controller) state.registry = std::make_unique<MemoryRegistry>();
     if (c.calls.host_program.empty()) return;
@@ -48,7 +47,7 @@ Status check(const ServerConfig& config) {
   if (!config.calls.host_program.empty()) {
     if (Status s = sandbox::check_isolation(config.calls.host_program); !s.ok()) return s;
   }
-  if (config.compress && (!config.calls.host_program.empty() || config.ucx.is_on()))
+  if (config.compress != Compression::kOff && (!config.calls.host_program.empty() || config.ucx.is_on()))
     return Status::error(EINVAL,
                          "pages that are compressed cannot be accessed by functions or UCX; give up one of the two");
   if (config.workers == 0 || config.workers > 64) return Status::error(EINVAL, "workers must be 1 to 64");
@@ -79,7 +78,8 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
     if (!thread.ok()) return thread.status();
     impl.threads.push_back(std::move(*thread));
   }
-  if (config.compress) impl.packing = std::make_unique<PackingThread>(&impl.state.pool, config.compress_epoch_ns);
+  if (config.compress != Compression::kOff)
+    impl.packing = std::make_unique<PackingThread>(&impl.state.pool, config.compress_epoch_ns);
   return server;
 }
 
@@ -101,9 +101,9 @@ uint16_t Server::tcp_port() const { return impl_->port; }
 ServerStats Server::stats() const {
   MemoryPool::Usage usage = impl_->state.pool.usage();
   wire::StatsReply s = collect_stats(usage, impl_->state.counters);
-  return {s.clients,    s.regions,        s.snapshots,  s.capacity_bytes,  s.charged_bytes, s.stored_bytes,
-          usage.packed, usage.used,       s.reads,      s.writes,          s.discards,      s.bytes_in,
-          s.bytes_out,  s.refused_tokens, s.bad_frames, s.refused_requests};
+  return {s.clients,    s.regions,   s.snapshots,      s.capacity_bytes, s.charged_bytes,   s.stored_bytes,
+          usage.packed, usage.zstd,  usage.used,       s.reads,          s.writes,          s.discards,
+          s.bytes_in,   s.bytes_out, s.refused_tokens, s.bad_frames,     s.refused_requests};
 }
 
 Status Server::ready() const {

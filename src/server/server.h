@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "abi/compression.h"
 #include "base/status.h"
 #include "packed/layout.h"
 #include "server/access/tokens.h"
@@ -32,7 +33,7 @@ struct ServerConfig {
   uint64_t grace_ns = 0;                          // how long a region is kept after its last connection broke
   CallConfig calls;                               // functions of clients
   ucx::Settings ucx;                              // for one-sided access to regions; off by default
-  bool compress = false;                          // cold pages; not with `calls` or `ucx`, which access memory directly
+  Compression compress = Compression::kOff;       // cold pages; not with `calls` or `ucx`, which access memory directly
   uint64_t compress_epoch_ns = packed::kEpochNs;  // pages are cold after kColdEpochs without an access
   bool controller = false;                        // has the list of a pool's servers; then `memory` may be 0
 };
@@ -43,6 +44,7 @@ struct ServerStats {
   uint64_t snapshots;  // regions of forked children that share pages with their parent's
   uint64_t capacity_bytes, reserved_bytes, stored_bytes;
   uint64_t compressed_bytes;         // of what is stored, pages that are compressed
+  uint64_t zstd_bytes;               // of these, pages that zstd has compressed
   uint64_t used_bytes;               // memory that what is stored uses
   uint64_t reads, writes, discards;  // requests; accesses of clients to mapped memory are not counted
   uint64_t bytes_in, bytes_out;

@@ -59,22 +59,22 @@ ShmRegion::~ShmRegion() {
   if (packed_) os::munmap(packed_, packed::file_bytes(bytes_));
 }
 
-int ShmRegion::read(const ByteRange& range, std::byte* scratch) {
+int ShmRegion::read(const ByteRange& range, packed::Unpacker& unpacker) {
   auto* to = static_cast<std::byte*>(range.near);
-  if (packed_) return pages_.read(*this, range.far, to, range.bytes, scratch);
+  if (packed_) return pages_.read(*this, range.far, to, range.bytes, unpacker);
   return to ? read(range.far, to, range.bytes) : 0;
 }
 
-int ShmRegion::begin_write(const ByteRange& range, std::byte* scratch) {
-  return packed_ ? pages_.begin_write(*this, range.far, range.bytes, scratch) : 0;
+int ShmRegion::begin_write(const ByteRange& range, packed::Unpacker& unpacker) {
+  return packed_ ? pages_.begin_write(*this, range.far, range.bytes, unpacker) : 0;
 }
 
 void ShmRegion::end_write(const ByteRange& range) {
   if (packed_) pages_.end_write(range.far, range.bytes);
 }
 
-int ShmRegion::discard(const ByteRange& range, std::byte* scratch) {
-  if (packed_) return pages_.discard(*this, files_.packed, range.far, range.bytes, scratch);
+int ShmRegion::discard(const ByteRange& range, packed::Unpacker& unpacker) {
+  if (packed_) return pages_.discard(*this, files_.packed, range.far, range.bytes, unpacker);
   return punch(range.far, range.bytes);
 }
 
@@ -121,7 +121,7 @@ int ShmChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
     return finish_submit(request, bytes, token);
   }
   for (const ByteRange& range : ranges) {
-    if (int r = region_->read(range, scratch_); r < 0) return r;
+    if (int r = region_->read(range, unpacker_); r < 0) return r;
   }
   return finish_submit(request, bytes, token);
 }
@@ -140,7 +140,7 @@ void ShmChannel::defer_read(Request* request, std::span<const ByteRange> ranges)
 int ShmChannel::execute_read(Request* request) {
   size_t count = std::exchange(request->count, 0);
   for (size_t i = 0; i < count; i++) {
-    if (int r = region_->read(request->ranges[i], scratch_); r < 0) return r;
+    if (int r = region_->read(request->ranges[i], unpacker_); r < 0) return r;
   }
   return 0;
 }
@@ -172,7 +172,7 @@ int ShmChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) 
     return finish_submit_on_stream(request, r, inner, token);
   }
   for (const ByteRange& range : ranges) {
-    if (int r = region_->discard(range, scratch_); r < 0) return r;
+    if (int r = region_->discard(range, unpacker_); r < 0) return r;
   }
   return finish_submit(request, 0, token);
 }
@@ -222,7 +222,7 @@ int ShmChannel::check(std::span<const ByteRange> ranges, uint64_t max_bytes, uin
 
 int ShmChannel::write_in_place(std::span<const ByteRange> ranges, int pipe, uint64_t bytes) {
   for (const ByteRange& range : ranges) {
-    if (int r = region_->begin_write(range, scratch_); r < 0) return r;
+    if (int r = region_->begin_write(range, unpacker_); r < 0) return r;
   }
   int r = 0;
   if (pipe >= 0) r = write_from_pipe(ranges, pipe, bytes);

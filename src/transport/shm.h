@@ -37,10 +37,10 @@ class ShmRegion final : public NearObject, public packed::RawPages {
 
   // Access to the content. Results are 0 or -errno.
   bool is_packed() const { return packed_ != nullptr; }
-  int read(const ByteRange& range, std::byte* scratch);
-  int begin_write(const ByteRange& range, std::byte* scratch);
+  int read(const ByteRange& range, packed::Unpacker& unpacker);
+  int begin_write(const ByteRange& range, packed::Unpacker& unpacker);
   void end_write(const ByteRange& range);
-  int discard(const ByteRange& range, std::byte* scratch);
+  int discard(const ByteRange& range, packed::Unpacker& unpacker);
 
   std::byte* at(uint64_t offset) const { return base_ + offset; }
   uint64_t bytes() const { return bytes_; }
@@ -111,7 +111,7 @@ class ShmChannel final : public Channel {
   uint64_t sequence_ = 0;
   Request requests_[kMaxInFlight];
   iovec pieces_[kMaxRanges];
-  std::byte scratch_[packed::kPageBytes];
+  packed::Unpacker unpacker_;
 };
 
 }  // namespace farside::transport

@@ -18,7 +18,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 7;
+inline constexpr uint8_t kVersion = 8;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {

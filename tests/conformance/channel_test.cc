@@ -139,7 +139,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   static server::ServerConfig config() {
     server::ServerConfig config = default_config();
     if (is_one_sided()) config.ucx = ucx_settings();
-    config.compress = GetParam() == Kind::kShmCompressed || GetParam() == Kind::kTcpCompressed;
+    if (GetParam() == Kind::kShmCompressed || GetParam() == Kind::kTcpCompressed) config.compress = Compression::kAuto;
     config.compress_epoch_ns = 1'000'000;
     if (uses_tls()) config.tls = tls::server_context(certificates->files("server"));
     return config;

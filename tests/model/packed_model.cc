@@ -9,7 +9,9 @@ bool PackedModel::step(State& s, unsigned actor, const char** wrong) const {
     case kPack:
       return step_pack(s);
     case kMove:
-      return step_move(s);
+      return s.packing == Packing::kIdle ? start_move(s, false) : step_move(s);
+    case kRepack:
+      return start_move(s, true);
     case kScan:
       return scan(s);
     default:
@@ -66,16 +68,18 @@ bool PackedModel::load(State& s) const {
 }
 
 void PackedModel::read_half(State& s, unsigned half) const {
-  s.got[half] = s.seen.is_in_pool() ? s.pool[s.seen.slot][half] : s.raw[half];
+  s.got[half] = s.seen.is_in_pool() ? encoded(s.pool[s.seen.slot][half], s.seen.zstd) : s.raw[half];
 }
 
 void PackedModel::check_read(State& s, const char** wrong) const {
-  bool same_place = s.seen.is_in_pool()
-                        ? s.word.is_in_pool() && s.word.slot == s.seen.slot && s.word.version == s.seen.version
-                        : !s.word.is_in_pool();
+  Word after = s.word;
+  if (is_broken(BrokenPacking::kComparesPositionsOnly)) after.version = s.seen.version, after.zstd = s.seen.zstd;
+  bool same_place = s.seen.is_in_pool() ? after.is_at_place_of(s.seen) : !s.word.is_in_pool();
   s.step = Step::kLoad;
   if (!same_place && !is_broken(BrokenPacking::kNoCheckAfterRead)) return;
   if (s.word.where == Where::kPacking) s.word.where = Where::kRaw;  // the page is in use
+  bool notes = s.word.where == Where::kPacked || is_broken(BrokenPacking::kNotesUseWhilePunching);
+  if (s.word.is_in_pool() && notes) s.word.used = 1;
   if (s.got[0] != s.expected[0] || s.got[1] != s.expected[1]) *wrong = "a read returns something else";
   s.seen = {};
   s.got[0] = s.got[1] = 0;
@@ -123,6 +127,7 @@ bool PackedModel::step_pack(State& s) const {
       s.word.where = Where::kPacking;
       s.target = static_cast<uint8_t>(slot);
       s.used[slot] = 1;
+      s.zstd = s.packs % 2 == 0;
       s.packing = Packing::kFirst;
       return true;
     }
@@ -134,7 +139,7 @@ bool PackedModel::step_pack(State& s) const {
       return true;
     }
     case Packing::kStore:
-      s.pool[s.target][0] = s.copy[0], s.pool[s.target][1] = s.copy[1];
+      for (unsigned half = 0; half < 2; half++) s.pool[s.target][half] = encoded(s.copy[half], s.zstd);
       s.copy[0] = s.copy[1] = 0;
       if (is_broken(BrokenPacking::kFreesWithoutClaim)) s.raw[0] = s.raw[1] = 0;
       s.packing = Packing::kClaim;
@@ -147,7 +152,8 @@ bool PackedModel::step_pack(State& s) const {
       s.packing = Packing::kPublish;
       return true;
     case Packing::kPublish:
-      if (s.word.where == Where::kPunching) s.word.where = Where::kPacked;
+      if (s.word == s.before) s.word.where = Where::kPacked;
+      s.before = {};
       s.packing = Packing::kIdle;
       return true;
     default:
@@ -159,7 +165,7 @@ void PackedModel::claim_packed(State& s) const {
   bool claimed = s.word.where == Where::kPacking;
   if (claimed) {
     if (s.place) s.used[s.place - 1] = 0;
-    s.word = {Where::kPunching, s.target, 1};
+    s.word = s.before = {Where::kPunching, s.target, 1, s.zstd};
     s.place = static_cast<uint8_t>(s.target + 1);
   } else {
     s.used[s.target] = 0;
@@ -168,30 +174,37 @@ void PackedModel::claim_packed(State& s) const {
   s.packing = claimed ? Packing::kPunch : Packing::kIdle;
 }
 
-// Packer::move_some.
+// Packer::move_some and repack.
+bool PackedModel::start_move(State& s, bool other_form) const {
+  int slot = free_slot(s);
+  bool may_move =
+      s.packing == Packing::kIdle && s.place && s.word.where == Where::kPacked && s.word.slot == s.place - 1;
+  if (!may_move || slot < 0 || s.moves == scenario_.moves) return false;
+  s.moves++;
+  s.target = static_cast<uint8_t>(slot);
+  s.used[slot] = 1;
+  s.before = s.word;
+  s.zstd = s.word.zstd ^ other_form;
+  s.packing = Packing::kMoveStore;
+  return true;
+}
+
 bool PackedModel::step_move(State& s) const {
   switch (s.packing) {
-    case Packing::kIdle: {
-      int slot = free_slot(s);
-      bool may_move = s.place && s.word == Word{Where::kPacked, static_cast<uint8_t>(s.place - 1), s.word.version};
-      if (!may_move || slot < 0 || s.moves == scenario_.moves) return false;
-      s.moves++;
-      s.target = static_cast<uint8_t>(slot);
-      s.used[slot] = 1;
-      s.packing = Packing::kMoveStore;
-      return true;
-    }
     case Packing::kMoveStore:
-      for (unsigned half = 0; half < 2; half++) s.pool[s.target][half] = s.pool[s.place - 1][half];
+      for (unsigned half = 0; half < 2; half++)
+        s.pool[s.target][half] = encoded(encoded(s.pool[s.before.slot][half], s.before.zstd), s.zstd);
       s.packing = Packing::kMoveClaim;
       return true;
     case Packing::kMoveClaim: {
-      bool moved = s.word.where == Where::kPacked && s.word.slot == s.place - 1;
-      s.used[moved ? s.place - 1 : s.target] = 0;
+      bool moved = s.word == s.before || is_broken(BrokenPacking::kMovesWithoutClaim);
+      s.used[moved ? s.before.slot : s.target] = 0;
       if (moved) {
-        s.word = {Where::kPacked, s.target, static_cast<uint8_t>(s.word.version % 3 + 1)};
+        auto version = static_cast<uint8_t>(s.before.version % 3 + 1);
+        s.word = {Where::kPacked, s.target, version, s.zstd, s.before.used};
         s.place = static_cast<uint8_t>(s.target + 1);
       }
+      s.before = {};
       s.target = 0;
       s.packing = Packing::kIdle;
       return true;

@@ -4,7 +4,8 @@
 //
 // The client executes a list of operations: W writes the page, P its second half, R reads it, D discards it. The packer
 // may start at any time: that a page must be cold only saves work. Room in the pool that the packer has released may be
-// overwritten with another page at once.
+// overwritten with another page at once. A page that moves in the pool may get the other of two forms, in which its
+// bytes mean something else.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,11 +16,14 @@ namespace farside::model {
 // Rules that a run omits, to prove that the model detects the omission.
 enum class BrokenPacking : uint8_t {
   kNothing,
-  kNoCheckAfterRead,      // a reader does not look at the word again
-  kWritersDoNotWait,      // for the packer that is freeing the page
-  kFreesWithoutClaim,     // the packer frees the page while the word is kPacking
-  kNoWritingState,        // a writer makes the word kRaw before it writes
-  kClaimsBeforeUnpacking  // a writer of a part reads the pool after the word has changed
+  kNoCheckAfterRead,       // a reader does not look at the word again
+  kWritersDoNotWait,       // for the packer that is freeing the page
+  kFreesWithoutClaim,      // the packer frees the page while the word is kPacking
+  kNoWritingState,         // a writer makes the word kRaw before it writes
+  kClaimsBeforeUnpacking,  // a writer of a part reads the pool after the word has changed
+  kNotesUseWhilePunching,  // a reader changes the word of a page that the packer is freeing
+  kMovesWithoutClaim,      // a move replaces the word whatever it is
+  kComparesPositionsOnly   // a reader takes a page that has left a place and come back for one that stayed
 };
 
 struct PackingScenario {
@@ -31,9 +35,9 @@ struct PackingScenario {
 class PackedModel {
  public:
   // Other: writes to room in the pool that is free.
-  static constexpr unsigned kClient = 0, kPack = 1, kMove = 2, kScan = 3, kOther = 4, kActors = 5;
+  static constexpr unsigned kClient = 0, kPack = 1, kMove = 2, kScan = 3, kOther = 4, kRepack = 5, kActors = 6;
   static constexpr unsigned kSlots = 2;
-  static constexpr uint8_t kGarbage = 99;
+  static constexpr uint8_t kGarbage = 99, kZstdBytes = 0x40;
 
   enum class Where : uint8_t { kRaw, kPacking, kPunching, kPacked, kWriting };
   enum class Step : uint8_t { kLoad, kFirst, kSecond, kCheck, kClaim, kBringBack, kStoreFirst, kStoreSecond, kEnd };
@@ -41,8 +45,12 @@ class PackedModel {
   struct Word {
     Where where = Where::kRaw;
     uint8_t slot = 0, version = 0;  // version 0: never written
+    uint8_t zstd = 0, used = 0;     // in the pool: its form, and whether it was read
     bool operator==(const Word&) const = default;
     bool is_in_pool() const { return where == Where::kPunching || where == Where::kPacked; }
+    bool is_at_place_of(const Word& other) const {
+      return is_in_pool() && other.is_in_pool() && slot == other.slot && version == other.version && zstd == other.zstd;
+    }
   };
   struct State {
     Word word;
@@ -58,7 +66,8 @@ class PackedModel {
     // The packer.
     Packing packing = Packing::kIdle;
     uint8_t copy[2] = {}, target = 0, place = 0;  // place: the slot that holds the page, plus 1
-    uint8_t packs = 0, moves = 0;
+    uint8_t packs = 0, moves = 0, zstd = 0;       // zstd: what it is making
+    Word before;                                  // of what it is moving
   };
   static_assert(std::has_unique_object_representations_v<State>);
 
@@ -81,6 +90,8 @@ class PackedModel {
   void end(State& s) const;
   bool step_pack(State& s) const;
   void claim_packed(State& s) const;
+  static uint8_t encoded(uint8_t value, uint8_t zstd) { return zstd ? value ^ kZstdBytes : value; }
+  bool start_move(State& s, bool other_form) const;
   bool step_move(State& s) const;
   bool scan(State& s) const;
   bool overwrite_free(State& s) const;

@@ -34,7 +34,10 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenPackingTest,
                                          PackingScenario{"WWR", 1, 0, BrokenPacking::kWritersDoNotWait},
                                          PackingScenario{"WWR", 1, 0, BrokenPacking::kFreesWithoutClaim},
                                          PackingScenario{"WR", 1, 0, BrokenPacking::kNoWritingState},
-                                         PackingScenario{"WPR", 1, 0, BrokenPacking::kClaimsBeforeUnpacking}));
+                                         PackingScenario{"WPR", 1, 0, BrokenPacking::kClaimsBeforeUnpacking},
+                                         PackingScenario{"WRW", 1, 0, BrokenPacking::kNotesUseWhilePunching},
+                                         PackingScenario{"WWR", 1, 1, BrokenPacking::kMovesWithoutClaim},
+                                         PackingScenario{"WR", 1, 2, BrokenPacking::kComparesPositionsOnly}));
 
 }  // namespace
 }  // namespace farside::model

@@ -53,8 +53,8 @@ std::string FarSide::start_server(const std::string& transport, uint64_t server_
   if (transport == "shm") config.unix_path = directory_ + "/socket";
   else config.listen = "127.0.0.1:0";
   if (transport == "ucx") config.ucx = kUcx;
-  config.compress = compress;
-  config.compress_epoch_ns = 1'000'000;
+  if (compress) config.compress = Compression::kAuto;
+  config.compress_epoch_ns = 300'000;
   Result<std::unique_ptr<server::Server>> server = server::Server::start(config);
   if (!server.ok()) die("{}", server.status().text());
   server_ = std::move(*server);
@@ -109,8 +109,10 @@ FarSide::~FarSide() {
 
 bool FarSide::has_compressed() {
   if (!server_) return false;
-  has_compressed_ |= server_->stats().compressed_bytes > 0;
-  return has_compressed_;
+  server::ServerStats stats = server_->stats();
+  has_lz4_ |= stats.compressed_bytes > stats.zstd_bytes;
+  has_zstd_ |= stats.zstd_bytes > 0;
+  return has_lz4_ && has_zstd_;
 }
 
 bool FarSide::leaks() {

@@ -24,14 +24,14 @@ class ForkableStore : public pager::LocalStore {
 class FarSide {
  public:
   // transport: direct, copy (both without a server), shm, tcp, ucx, compressed_shm, compressed_tcp (where pages are
-  // compressed after 4 ms without an access), file, replicas (two over tcp) or shm_replicas (shm and tcp). Forks the
-  // servers of replicas, so construct it before threads exist. Failures end the process.
+  // compressed after 1.2 ms without an access, and by zstd after 72 ms), file, replicas (two over tcp) or shm_replicas
+  // (shm and tcp). Forks the servers of replicas, so construct it before threads exist. Failures end the process.
   FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes);
   ~FarSide();
   remote::RemoteStore* store() { return store_; }  // the caller (the pager fixture) deletes it
   // Kills one of the replicas: number `which` modulo their number. No effect without replicas.
   void kill_one(uint64_t which);
-  // Whether the server in this process has compressed pages, as far as calls have seen.
+  // Whether the server in this process has compressed pages by both codecs, as far as calls have seen.
   bool has_compressed();
   // True if the server in this process still has regions 2 s after its clients have closed them.
   bool leaks();
@@ -46,7 +46,7 @@ class FarSide {
   std::unique_ptr<server::Server> server_;
   ucx::Helper ucx_relay_;
   remote::RemoteStore* store_ = nullptr;
-  bool has_compressed_ = false;
+  bool has_lz4_ = false, has_zstd_ = false;
 };
 
 }  // namespace farside::stress

@@ -69,7 +69,8 @@ const char* find_untested(const World& world, FarSide& far_side) {
   if (world.settings.huge == "always" && world.pager.paging().uses_huge_pages() && !whole)
     return "no huge page was fetched and evicted as a whole: this run did not test them; raise --memory";
   bool compresses = world.settings.transport.starts_with("compressed");
-  if (compresses && !far_side.has_compressed()) return "no page was compressed: this run did not test that";
+  if (compresses && !far_side.has_compressed())
+    return "no page was compressed by LZ4, or none by zstd: this run did not test that";
   return nullptr;
 }
 

@@ -56,7 +56,7 @@ int MemoryFile::create(uint64_t bytes, Compression compression) {
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
   set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
-  if (compression == Compression::kOn) return PackedFile::create(fd_, bytes, &packed_);
+  if (compression != Compression::kOff) return PackedFile::create(fd_, bytes, compression, &packed_);
   map();
   return 0;
 }
@@ -163,7 +163,8 @@ uint64_t MemoryFile::packed_bytes() const { return packed_ ? packed_->packed_pag
 
 MemoryFile::Stored MemoryFile::stored() const {
   uint64_t memory = memory_bytes(), packed = packed_bytes();
-  return {memory + packed, memory + (packed_ ? packed_->stored_bytes() : 0), packed};
+  if (!packed_) return {memory, memory};
+  return {memory + packed, memory + packed_->stored_bytes(), packed, packed_->zstd_pages() * kPageSize};
 }
 
 // Page by page where they are not stored for certain, with SEEK_DATA only: SEEK_HOLE examines every page up to the next

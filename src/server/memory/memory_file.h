@@ -23,8 +23,6 @@
 
 namespace farside::server {
 
-enum class Compression : uint8_t { kOff, kOn };
-
 class MemoryFile {
  public:
   MemoryFile() = default;
@@ -57,13 +55,14 @@ class MemoryFile {
   void note_shared() { unmap(); }
 
   // What is stored, in bytes: the size of its pages; the memory that the kernel uses for them, which is less where
-  // pages are compressed; the size of those that are.
+  // pages are compressed; the size of those that are; of these, by zstd.
   struct Stored {
-    uint64_t bytes = 0, used = 0, packed = 0;
+    uint64_t bytes = 0, used = 0, packed = 0, zstd = 0;
     void replace(const Stored& before, const Stored& now) {
       bytes += now.bytes - before.bytes;
       used += now.used - before.used;
       packed += now.packed - before.packed;
+      zstd += now.zstd - before.zstd;
     }
   };
   Stored stored() const;

@@ -14,13 +14,17 @@ namespace farside::server {
 
 using packed::kPageBytes;
 
+namespace {
+thread_local packed::Unpacker t_unpacker;
+}
+
 int PackedFile::Memory::read(uint64_t offset, std::byte* to, size_t bytes) { return read_file(fd_, offset, to, bytes); }
 int PackedFile::Memory::write(uint64_t offset, const std::byte* from, size_t bytes) {
   return write_file(fd_, offset, from, bytes);
 }
 int PackedFile::Memory::punch(uint64_t offset, uint64_t bytes) { return os::punch_hole(fd_, offset, bytes); }
 
-int PackedFile::create(int memory, uint64_t region_bytes, std::unique_ptr<PackedFile>* out) {
+int PackedFile::create(int memory, uint64_t region_bytes, Compression compression, std::unique_ptr<PackedFile>* out) {
   uint64_t bytes = packed::file_bytes(region_bytes);
   int fd = os::sealed_memfd("farside-packed", bytes);
   if (fd < 0) return fd;
@@ -33,16 +37,16 @@ int PackedFile::create(int memory, uint64_t region_bytes, std::unique_ptr<Packed
   os::madvise(file, bytes, MADV_DONTFORK);
   os::madvise(file, bytes, MADV_DONTDUMP);
   install_guard();
-  out->reset(new PackedFile(memory, fd, file, region_bytes));
+  out->reset(new PackedFile(memory, fd, file, region_bytes, compression));
   return 0;
 }
 
-PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes)
+PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes, Compression compression)
     : fd_(fd),
       file_(file),
       region_bytes_(region_bytes),
       pages_(file, region_bytes),
-      packer_(pages_, memory, fd, region_bytes),
+      packer_(pages_, memory, fd, region_bytes, compression),
       memory_(memory, packer_) {
   advance_epoch();
 }
@@ -53,17 +57,15 @@ PackedFile::~PackedFile() {
 }
 
 int PackedFile::read(uint64_t offset, void* to, size_t bytes) {
-  std::byte scratch[kPageBytes];
   int r = 0;
-  bool readable = guarded([&] { r = pages_.read(memory_, offset, static_cast<std::byte*>(to), bytes, scratch); });
+  bool readable = guarded([&] { r = pages_.read(memory_, offset, static_cast<std::byte*>(to), bytes, t_unpacker); });
   return readable ? r : -EIO;
 }
 
 int PackedFile::write(uint64_t offset, const void* from, size_t bytes) {
-  std::byte scratch[kPageBytes];
   int r = 0;
   bool writable = guarded([&] {
-    r = pages_.begin_write(memory_, offset, bytes, scratch);
+    r = pages_.begin_write(memory_, offset, bytes, t_unpacker);
     if (r < 0) return;
     r = memory_.write(offset, static_cast<const std::byte*>(from), bytes);
     pages_.end_write(offset, bytes);
@@ -72,9 +74,8 @@ int PackedFile::write(uint64_t offset, const void* from, size_t bytes) {
 }
 
 int PackedFile::discard(uint64_t offset, uint64_t bytes) {
-  std::byte scratch[kPageBytes];
   int r = 0;
-  bool writable = guarded([&] { r = pages_.discard(memory_, fd_, offset, bytes, scratch); });
+  bool writable = guarded([&] { r = pages_.discard(memory_, fd_, offset, bytes, t_unpacker); });
   return writable ? r : -EIO;
 }
 

@@ -14,7 +14,7 @@ namespace farside::server {
 class PackedFile {
  public:
   // memory: the memory file of a new region.
-  static int create(int memory, uint64_t region_bytes, std::unique_ptr<PackedFile>* out);
+  static int create(int memory, uint64_t region_bytes, Compression compression, std::unique_ptr<PackedFile>* out);
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
@@ -31,6 +31,7 @@ class PackedFile {
   void advance_epoch() { pages_.advance_epoch(); }
 
   uint64_t packed_pages() const { return std::min(pages_.packed_pages(), packer_.pages()); }
+  uint64_t zstd_pages() const { return std::min(packed_pages(), packer_.zstd_pages()); }
   uint64_t pool_bytes() const { return packer_.pool_bytes(); }
   uint64_t stored_bytes() const { return file_memory(fd_); }
   // Of a region that ended: frees the next `bytes`. Whether there is more.
@@ -50,7 +51,7 @@ class PackedFile {
     const Packer& packer_;
   };
 
-  PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes);
+  PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes, Compression compression);
 
   const int fd_;
   std::byte* const file_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/os.h"
 #include "packed/codec.h"
@@ -17,25 +18,30 @@ using packed::kWordsInTablePage;
 using packed::PackedWord;
 using packed::State;
 
+constexpr size_t kWorthBytes = kPageBytes / 16;  // that zstd has to save
+
 }  // namespace
 
-Packer::Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes)
+Packer::Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes, Compression compression)
     : pages_(pages),
       memory_(memory),
       file_(file),
       region_pages_(region_bytes / kPageBytes),
       pool_offset_(packed::pool_offset(region_bytes)),
+      compression_(compression),
       log_(packed::pool_bytes(region_bytes)) {}
 
 Packer::Progress Packer::step() {
   if (uint64_t block = log_.sparse_block(); block != PoolLog::kNone) move_some(block);
-  std::vector<Candidate> cold;
+  std::vector<Candidate> found;
   bool more = true;
-  for (unsigned i = 0; i < kTablePagesAtOnce && cold.size() < kBatch && (more = find_table_page()); i++)
-    scan_table_page(&cold);
-  pack(cold);
+  for (unsigned i = 0; i < kTablePagesAtOnce && found.size() < kBatch && (more = find_table_page()); i++)
+    scan_table_page(&found);
+  auto stored = std::partition(found.begin(), found.end(), [](const Candidate& c) { return !c.seen.is_in_pool(); });
+  pack({found.begin(), stored});
+  for (; stored != found.end(); ++stored) repack(*stored);
   release_blocks();
-  return {more, !cold.empty()};
+  return {more, !found.empty()};
 }
 
 // Moves next_ to a page whose part of the table exists. False: there is none before the end.
@@ -47,7 +53,7 @@ bool Packer::find_table_page() {
 }
 
 // Up to the end of the table's page, or until there are enough.
-void Packer::scan_table_page(std::vector<Candidate>* cold) {
+void Packer::scan_table_page(std::vector<Candidate>* found) {
   uint64_t words[kWordsInTablePage];
   uint64_t first = align_down(next_, kWordsInTablePage);
   uint64_t end = std::min(first + kWordsInTablePage, region_pages_);
@@ -55,19 +61,30 @@ void Packer::scan_table_page(std::vector<Candidate>* cold) {
     next_ = end;
     return;
   }
-  for (; next_ < end && cold->size() < kBatch; next_++) {
+  for (; next_ < end && found->size() < kBatch; next_++) {
     PackedWord word(words[next_ - first]), place = slot(next_);
     if (!(place == PackedWord()) && !word.is_at_place_of(place)) set_slot(next_, {});  // it was written or discarded
-    if (is_cold(word)) cold->push_back({next_, word});
+    if (is_cold(word) || (word.is_at_place_of(place) && is_in_wrong_form(word))) found->push_back({next_, word});
   }
 }
 
+// A page that LZ4 cannot compress is cold for zstd when it is not used for as long as others in the pool.
 bool Packer::is_cold(PackedWord word) const {
-  if (!word.is(State::kRaw) || word.epoch() == 0 || word.is_incompressible()) return false;
-  return (pages_.epoch() + PackedWord::kEpochs - word.epoch()) % PackedWord::kEpochs >= packed::kColdEpochs;
+  if (!word.is(State::kRaw) || word.epoch() == 0) return false;
+  uint32_t epochs = (pages_.epoch() + PackedWord::kEpochs - word.epoch()) % PackedWord::kEpochs;
+  if (word.refusals() == 0) return epochs >= packed::kColdEpochs;
+  return word.refusals() == 1 && compression_ == Compression::kAuto &&
+         epochs >= packed::kStaleAge * PackedWord::kEpochsOfAge;
 }
 
-void Packer::pack(const std::vector<Candidate>& cold) {
+// Pages of a repeated word and the like are small enough.
+bool Packer::is_in_wrong_form(PackedWord word) const {
+  if (compression_ != Compression::kAuto || !word.is(State::kPacked)) return false;
+  if (word.is_zstd()) return word.is_marked();
+  return !word.is_marked() && word.bytes() > 2 * kWorthBytes && word.age(pages_.epoch()) >= packed::kStaleAge;
+}
+
+void Packer::pack(std::span<const Candidate> cold) {
   std::vector<uint64_t> packed;
   freeing_.store(true, std::memory_order_seq_cst);
   for (const Candidate& c : cold) {
@@ -79,25 +96,70 @@ void Packer::pack(const std::vector<Candidate>& cold) {
 
 // Afterwards the page is kPunching; or as it was, if it cannot be compressed or was accessed meanwhile.
 bool Packer::pack_page(const Candidate& cold) {
-  std::byte content[kPageBytes], packed[packed::kMaxPackedBytes];
+  std::byte page[kPageBytes];
   PackedWord busy = cold.seen.with(State::kPacking);
   if (!change(cold.page, cold.seen, busy)) return false;
-  bool readable = read_file(memory_, cold.page * kPageBytes, content, sizeof content) == 0;
-  size_t bytes = readable ? packed::pack_page(content, packed) : 0;
-  if (bytes > 0 && store(cold.page, packed, bytes, busy, State::kPunching)) return true;
-  change(cold.page, busy, PackedWord::in_memory(State::kRaw, cold.seen.epoch(), readable && bytes == 0));
+  bool readable = read_file(memory_, cold.page * kPageBytes, page, sizeof page) == 0;
+  bool by_zstd = compression_ == Compression::kZstd || cold.seen.refusals() > 0;
+  Content content;
+  bool smaller = readable && shrink_by_lz4(page, &content);
+  smaller |= readable && by_zstd && shrink_by_zstd(page, &content);
+  if (smaller && store(cold.page, content, busy, State::kPunching)) return true;
+  uint32_t refusals = readable && !smaller ? 1 + by_zstd : cold.seen.refusals();
+  change(cold.page, busy, PackedWord::in_memory(State::kRaw, cold.seen.epoch(), refusals));
   return false;
 }
 
-// Writes a page's bytes to a new place in the pool. False: there is no room, or the page's word is not `before` any
-// more; then nothing has changed.
-bool Packer::store(uint64_t page, const std::byte* from, size_t bytes, PackedWord before, State state) {
-  uint64_t position = log_.append(page, bytes);
+bool Packer::shrink_by_lz4(const std::byte* page, Content* content) {
+  content->bytes = packed::pack_page(page, content->data);
+  content->is_zstd = false;
+  return content->bytes > 0;
+}
+
+// False: it does not save enough over what the content is.
+bool Packer::shrink_by_zstd(const std::byte* page, Content* content) {
+  std::byte data[packed::kMaxPackedBytes];
+  size_t most = content->bytes > 0 ? saturating_sub(content->bytes, kWorthBytes) : sizeof data;
+  size_t bytes = zstd_.pack(page, data);
+  if (bytes == 0 || bytes > most) return false;
+  memcpy(content->data, data, bytes);
+  content->bytes = bytes;
+  content->is_zstd = true;
+  return true;
+}
+
+// By the other codec. If that gains nothing, or a client has damaged the page, the word says so.
+void Packer::repack(const Candidate& stored) {
+  std::byte page[kPageBytes];
+  Content content;
+  if (!read_content(slot(stored.page), &content)) return;
+  bool was_zstd = content.is_zstd;
+  bool shrunk = unpacker_.unpack(content.codec(), content.data, content.bytes, page) &&
+                (was_zstd ? shrink_by_lz4(page, &content) : shrink_by_zstd(page, &content));
+  if (shrunk) store(stored.page, content, stored.seen, State::kPacked);
+  else change(stored.page, stored.seen, stored.seen.marked(!was_zstd));
+}
+
+bool Packer::read_content(PackedWord place, Content* content) const {
+  content->bytes = place.bytes();
+  content->is_zstd = place.is_zstd();
+  return read_file(file_, pool_offset_ + place.position(), content->data, content->bytes) == 0;
+}
+
+// Writes a page to a new place in the pool. False: there is no room, or the page's word is not `before` any more; then
+// nothing has changed.
+bool Packer::store(uint64_t page, const Content& content, PackedWord before, State state) {
+  uint64_t position = log_.append(page, content.bytes);
   if (position == PoolLog::kNone) return false;
-  PackedWord place = PackedWord::in_pool(state, position, static_cast<uint32_t>(bytes), pages_.epoch());
-  bool stored = write_file(file_, pool_offset_ + position, from, bytes) == 0 && change(page, before, place);
+  PackedWord place = PackedWord::in_pool(state, position, static_cast<uint32_t>(content.bytes), slot(page).moves() + 1,
+                                         content.is_zstd);
+  bool same_form = before.is_in_pool() && before.is_zstd() == content.is_zstd;
+  place = before.is_in_pool() ? place.used_as(before) : place.used_at(before.epoch());
+  place = place.marked(same_form && before.is_marked());
+  bool stored =
+      write_file(file_, pool_offset_ + position, content.data, content.bytes) == 0 && change(page, before, place);
   if (stored) set_slot(page, place.with(State::kPacked));
-  else log_.release(position, bytes);
+  else log_.release(position, content.bytes);
   return stored;
 }
 
@@ -109,7 +171,7 @@ void Packer::free_packed(std::vector<uint64_t> pages) {
     bool freed = os::punch_hole(memory_, pages[i] * kPageBytes, (end - i) * kPageBytes) == 0;
     if (freed) pages_.count(static_cast<int64_t>(end - i));
     for (; i < end; i++) {
-      PackedWord word = slot(pages[i]).with(State::kPunching);
+      PackedWord word = slot(pages[i]).with(State::kPunching);  // no one else has changed it
       if (freed) change(pages[i], word, word.with(State::kPacked));
       else if (change(pages[i], word, PackedWord::in_memory(State::kRaw, pages_.epoch()))) set_slot(pages[i], {});
     }
@@ -119,18 +181,18 @@ void Packer::free_packed(std::vector<uint64_t> pages) {
 // Moves the pages of a block to the one that is being filled. Pages that are being written lose their room here when
 // the table is scanned.
 void Packer::move_some(uint64_t block) {
-  std::byte packed[packed::kMaxPackedBytes];
+  Content content;
   std::vector<uint64_t> pages(log_.pages(block).begin(), log_.pages(block).end());
   for (uint64_t page : pages) {
-    PackedWord place = slot(page);
+    PackedWord place = slot(page), word = load(page);
     bool is_there = !(place == PackedWord()) && place.position() / PoolLog::kBlockBytes == block;
     if (!is_there) continue;
-    if (!(load(page) == place)) {
-      set_slot(page, {});
-      continue;
+    if (word.is_at_place_of(place)) {
+      if (!read_content(place, &content)) return;
+      if (store(page, content, word, State::kPacked)) continue;
+      word = load(page);
     }
-    if (read_file(file_, pool_offset_ + place.position(), packed, place.bytes()) < 0) return;
-    if (!store(page, packed, place.bytes(), place, State::kPacked) && !(load(page) == place)) set_slot(page, {});
+    if (!word.is_at_place_of(place)) set_slot(page, {});
   }
 }
 
@@ -150,9 +212,11 @@ void Packer::set_slot(uint64_t page, PackedWord place) {
   if (!slots) slots = std::make_unique<Slots>();
   PackedWord& slot = (*slots)[page % kWordsInTablePage];
   bool had = !(slot == PackedWord()), has = !(place == PackedWord());
+  bool was_zstd = slot.is_zstd();
   if (had) log_.release(slot.position(), slot.bytes());
   slot = place;
   count_ += static_cast<uint64_t>(has) - static_cast<uint64_t>(had);
+  zstd_count_ += static_cast<uint64_t>(place.is_zstd()) - static_cast<uint64_t>(was_zstd);
 }
 
 // A client may have changed the table as it likes, or the machine may have lost a page of it.

@@ -1,7 +1,8 @@
 // Compresses the cold pages of one region: pages that no client has read or written for a second move from the memory
-// file to the pool of the second file (packed/layout.h), and the memory file has a hole there. It also notices which
-// pages clients have written since, and moves pages together where the pool has become sparse. What a client changes in
-// the shared words concerns its own content only: where pages are in the pool is known here, too.
+// file to the pool of the second file (packed/layout.h), and the memory file has a hole there. Pages that are not used
+// there for a minute, either, are compressed by zstd, and by LZ4 again if they are used after all. The packer also
+// notices which pages clients have written since, and moves pages together where the pool has become sparse. What a
+// client changes in the shared words concerns its own content only: where pages are in the pool is known here, too.
 //
 // Used by one thread. Others, and clients, may access the pages meanwhile (packed/packed_pages.h).
 #pragma once
@@ -9,9 +10,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "abi/compression.h"
 #include "packed/packed_pages.h"
 #include "server/memory/pool_log.h"
 
@@ -19,8 +22,8 @@ namespace farside::server {
 
 class Packer {
  public:
-  // memory, file: descriptors of the region's two files.
-  Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes);
+  // memory, file: descriptors of the region's two files. compression: not kOff.
+  Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes, Compression compression);
 
   // What a step did. more: it has not yet seen all pages of this pass.
   struct Progress {
@@ -35,6 +38,7 @@ class Packer {
   uint64_t pool_bytes() const { return log_.used_bytes(); }
   // Pages with room in the pool; some may have been written since. Thread-safe.
   uint64_t pages() const { return count_.load(std::memory_order_relaxed); }
+  uint64_t zstd_pages() const { return zstd_count_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr unsigned kBatch = 32;             // pages that are compressed in one step
@@ -44,14 +48,26 @@ class Packer {
     uint64_t page;
     packed::PackedWord seen;
   };
+  // A compressed page.
+  struct Content {
+    size_t bytes = 0;
+    bool is_zstd = false;
+    packed::Codec codec() const { return is_zstd ? packed::Codec::kZstd : packed::Codec::kLz4; }
+    std::byte data[packed::kMaxPackedBytes];
+  };
   using Slots = std::array<packed::PackedWord, packed::kWordsInTablePage>;
 
   bool find_table_page();
-  void scan_table_page(std::vector<Candidate>* cold);
+  void scan_table_page(std::vector<Candidate>* found);
   bool is_cold(packed::PackedWord word) const;
-  void pack(const std::vector<Candidate>& cold);
+  bool is_in_wrong_form(packed::PackedWord word) const;
+  void pack(std::span<const Candidate> cold);
   bool pack_page(const Candidate& cold);
-  bool store(uint64_t page, const std::byte* from, size_t bytes, packed::PackedWord before, packed::State state);
+  static bool shrink_by_lz4(const std::byte* page, Content* content);
+  bool shrink_by_zstd(const std::byte* page, Content* content);
+  void repack(const Candidate& stored);
+  bool read_content(packed::PackedWord place, Content* content) const;
+  bool store(uint64_t page, const Content& content, packed::PackedWord before, packed::State state);
   void free_packed(std::vector<uint64_t> pages);
   void move_some(uint64_t block);
   void release_blocks();
@@ -63,10 +79,13 @@ class Packer {
   packed::PackedPages pages_;
   const int memory_, file_;
   const uint64_t region_pages_, pool_offset_;
+  const Compression compression_;
   uint64_t next_ = 0;                                           // page
   std::unordered_map<uint64_t, std::unique_ptr<Slots>> slots_;  // by page of the table: where pages are in the pool
   PoolLog log_;
-  std::atomic<uint64_t> count_{0};
+  packed::ZstdPacker zstd_;
+  packed::Unpacker unpacker_;
+  std::atomic<uint64_t> count_{0}, zstd_count_{0};
   std::atomic<bool> freeing_{false};
 };
 

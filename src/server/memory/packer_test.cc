@@ -19,6 +19,18 @@ constexpr uint64_t kPage = wire::kPageBytes;
 constexpr uint64_t kBytes = 4 * wire::kSlabBytes;
 using Page = std::vector<std::byte>;
 
+// Of a few letters, which zstd alone can compress, or of words of these, which LZ4 can, too.
+Page text_of(uint32_t seed, bool words = true) {
+  Page page(kPage);
+  std::minstd_rand random(seed + 1);
+  auto letter = [](uint64_t n) { return static_cast<std::byte>('a' + n * n % 97 % 29); };
+  for (size_t i = 0, word = 0; i < kPage; i++) {
+    if (i % 7 == 0) word = (random() >> 8) % 96;
+    page[i] = letter(words ? word * 7 + i % 7 : random() >> 8);
+  }
+  return page;
+}
+
 // Compresses to about `random_bytes`.
 Page page_of(uint32_t seed, size_t random_bytes = 200) {
   Page page(kPage, static_cast<std::byte>(seed));
@@ -30,7 +42,7 @@ Page page_of(uint32_t seed, size_t random_bytes = 200) {
 class PackerTest : public testing::Test {
  protected:
   PackerTest() {
-    EXPECT_EQ(file_.create(kBytes, Compression::kOn), 0);
+    EXPECT_EQ(file_.create(kBytes, Compression::kAuto), 0);
     packed_ = file_.packed();
   }
   void write(uint64_t page, const Page& content) {
@@ -46,6 +58,9 @@ class PackerTest : public testing::Test {
   }
   void grow_cold() {
     for (unsigned i = 0; i < packed::kColdEpochs; i++) packed_->advance_epoch();
+  }
+  void grow_stale(uint32_t age = packed::kStaleAge) {
+    for (unsigned i = 0; i < age * packed::PackedWord::kEpochsOfAge; i++) packed_->advance_epoch();
   }
   MemoryFile file_;
   PackedFile* packed_;
@@ -107,6 +122,82 @@ TEST_F(PackerTest, WhatDoesNotBecomeSmallerIsTriedOnce) {
   EXPECT_EQ(packed_->packed_pages(), 1u);
 }
 
+TEST_F(PackerTest, PagesThatStayColdAreCompressedByZstd) {
+  constexpr uint64_t kPages = 600;
+  for (uint32_t i = 0; i < kPages; i++) write(i, text_of(i));
+  grow_cold();
+  pack_all();
+  ASSERT_EQ(packed_->packed_pages(), kPages);
+  EXPECT_EQ(packed_->zstd_pages(), 0u);
+  uint64_t by_lz4 = packed_->pool_bytes();
+  grow_stale();
+  read(0);
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), kPages);
+  EXPECT_EQ(packed_->zstd_pages(), kPages - 1);
+  EXPECT_LT(packed_->pool_bytes(), by_lz4 * 4 / 5);
+  for (uint32_t i = 0; i < kPages; i++) ASSERT_EQ(read(i), text_of(i)) << i;
+}
+
+TEST_F(PackerTest, PagesThatReturnOftenAreCompressedByLz4Again) {
+  for (uint32_t i = 0; i < 2; i++) write(i, text_of(i));
+  grow_cold();
+  pack_all();
+  grow_stale();
+  pack_all();
+  ASSERT_EQ(packed_->zstd_pages(), 2u);
+  read(1);
+  grow_stale(1);
+  read(1);
+  read(0);
+  pack_all();
+  EXPECT_EQ(packed_->zstd_pages(), 1u);
+  for (uint32_t i = 0; i < 2; i++) EXPECT_EQ(read(i), text_of(i));
+  grow_stale();
+  pack_all();
+  EXPECT_EQ(packed_->zstd_pages(), 2u);
+}
+
+TEST_F(PackerTest, WhereZstdSavesLittleItIsTriedOnce) {
+  write(0, page_of(0, 1500));  // random bytes
+  grow_cold();
+  pack_all();
+  grow_stale();
+  EXPECT_TRUE(packed_->step().packed);
+  pack_all();
+  EXPECT_EQ(packed_->packed_pages(), 1u);
+  EXPECT_EQ(packed_->zstd_pages(), 0u);
+  EXPECT_FALSE(packed_->step().packed);
+}
+
+TEST_F(PackerTest, PagesThatOnlyZstdCanCompressWaitForIt) {
+  write(0, text_of(0, false));
+  grow_cold();
+  pack_all();
+  ASSERT_EQ(packed_->packed_pages(), 0u);
+  grow_stale();
+  pack_all();
+  EXPECT_EQ(packed_->zstd_pages(), 1u);
+  EXPECT_EQ(read(0), text_of(0, false));
+}
+
+TEST(Packer, EachServerHasItsCodecs) {
+  for (Compression compression : {Compression::kLz4, Compression::kZstd}) {
+    MemoryFile file;
+    ASSERT_EQ(file.create(kBytes, compression), 0);
+    Page text = text_of(1), back(kPage);
+    ASSERT_EQ(file.write(0, text.data(), kPage), 0);
+    for (unsigned i = 0; i < 2 * packed::kStaleAge * packed::PackedWord::kEpochsOfAge; i++) {
+      file.packed()->advance_epoch();
+      file.packed()->step();
+    }
+    EXPECT_EQ(file.packed()->packed_pages(), 1u);
+    EXPECT_EQ(file.packed()->zstd_pages(), compression == Compression::kZstd);
+    ASSERT_EQ(file.read(0, back.data(), kPage), 0);
+    EXPECT_EQ(back, text);
+  }
+}
+
 TEST_F(PackerTest, AFileThatIsFreedUsesNothing) {
   for (uint32_t i = 0; i < 100; i++) write(i, page_of(i));
   grow_cold();
@@ -155,7 +246,7 @@ class PackerStress : public PackerTest {
       size_t at = random() % kPage, bytes = std::min<size_t>(1 + random() % 500, kPage - at);
       switch (random() % 8) {
         case 0:
-          expected[n] = page_of(random(), random() % 2500);
+          expected[n] = random() % 2 ? page_of(random(), random() % 2500) : text_of(random(), random() % 2);
           write(page, expected[n]);
           break;
         case 1: {
@@ -176,7 +267,7 @@ class PackerStress : public PackerTest {
 };
 
 TEST_F(PackerStress, NoPageIsLost) {
-  std::atomic<uint64_t> running{kThreads}, packed{0};
+  std::atomic<uint64_t> running{kThreads}, packed{0}, zstd{0};
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
@@ -184,13 +275,16 @@ TEST_F(PackerStress, NoPageIsLost) {
       running--;
     });
   }
-  while (running > 0) {
-    grow_cold();
+  for (unsigned i = 0; running > 0; i++) {
+    if (i % 3 == 0) grow_stale();
+    else grow_cold();
     pack_all();
     packed = std::max(packed.load(), packed_->packed_pages());
+    zstd = std::max(zstd.load(), packed_->zstd_pages());
   }
   for (auto& t : threads) t.join();
   EXPECT_GT(packed, kPagesOfThread / 4);
+  EXPECT_GT(zstd, 0u);
 }
 
 TEST(PoolLog, PositionsDoNotOverlap) {

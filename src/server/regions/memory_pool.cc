@@ -282,8 +282,8 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 MemoryPool::Usage MemoryPool::usage() {
   LockGuard hold(mutex_);
   settle_some();
-  return {account_.capacity(), account_.data(), account_.overhead(), stored_.bytes,
-          regions_.size(),     snapshots_,      stored_.packed,      stored_.used};
+  return {account_.capacity(), account_.data(), account_.overhead(), stored_.bytes, regions_.size(),
+          snapshots_,          stored_.packed,  stored_.zstd,        stored_.used};
 }
 
 void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {

@@ -64,6 +64,7 @@ class MemoryPool {
   struct Usage {
     uint64_t capacity, charged, overhead, stored, regions, snapshots;
     uint64_t packed;  // bytes of pages that are compressed
+    uint64_t zstd;    // of these, by zstd
     uint64_t used;    // memory that what is stored uses
   };
   Usage usage();
