@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "measure/chart.h"
+#include "report/chart.h"
 #include "report/format.h"
 #include "report/machine.h"
 

@@ -51,6 +51,8 @@ constexpr OptionRow kRows[] = {
      set_form<&Options::metrics>,
      "address to serve the run's metrics at, for Prometheus, or file to write them to every 5 s, for the node "
      "exporter"},
+    {"--timeline", "FARSIDE_TIMELINE", "FILE", "", "", Scope::kLauncher, set_text<&Options::timeline>,
+     "file for a picture (SVG) of near memory, far memory, budget and pressure over time"},
     {"--quiet", "FARSIDE_QUIET", "", "off", "on or off", Scope::kBoth, set_switch<&Options::quiet>,
      "print nothing but errors"},
     {"--verbose", "FARSIDE_VERBOSE", "", "off", "on or off", Scope::kLauncher, set_switch<&Options::verbose>,

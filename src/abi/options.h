@@ -81,6 +81,7 @@ struct Options {
   char tls_name[256] = "";            // "": the host of each address
   char ucx[256] = "ib";               // transports of UCX, as in UCX_TLS: by default network cards
   PathText stats = "", metrics = "";  // with the form that they are given in: "json:FILE"
+  PathText timeline = "";
 
   bool operator==(const Options&) const = default;
 };

@@ -49,6 +49,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--huge", {"never", {"sometimes"}}},
     {"--stats", {"json:s", {"s", "json:", "xml:s"}}},
     {"--metrics", {"file:/m", {"m", "file:", ":1", "h:"}}},
+    {"--timeline", {"run.svg", {std::string(kPathBytes, 'x')}}},
     {"--quiet", {"on", {"very"}}},
     {"--verbose", {"on", {"very"}}},
     {"--tune log", {"debug", {"loud"}}},

@@ -22,6 +22,7 @@
 #include "cli/statistics/run_report.h"
 #include "cli/statistics/run_summary.h"
 #include "cli/statistics/run_watch.h"
+#include "cli/statistics/timeline.h"
 #include "launch/child.h"
 #include "launch/embedded_server.h"
 #include "launch/installation.h"
@@ -107,6 +108,10 @@ Result<std::string> executable_for(const std::string& path) {
   return installation->static_loader();
 }
 
+void log_if_failed(const Status& status) {
+  if (!status.ok()) log_failure(status, kCommandFailed);
+}
+
 // What a run sets up before its program starts (a private directory, the server or relay, the environment) and releases
 // after its end.
 class Run {
@@ -116,8 +121,10 @@ class Run {
 
   // Sets up far memory and the program's environment.
   Status prepare(const std::string& library) {
-    Status writable = check_writable(settings_.stats_file());
-    if (!writable.ok()) return writable;
+    for (const std::string& file : {settings_.stats_file(), std::string(settings_.options.timeline)}) {
+      Status writable = check_writable(file);
+      if (!writable.ok()) return writable;
+    }
     auto directory = PrivateDirectory::create();
     if (!directory.ok()) return directory.status();
     directory_ = std::move(*directory);
@@ -146,6 +153,7 @@ class Run {
     child_ = *child;
     watch_->start([this] {
       if (metrics_) metrics_->refresh_file();
+      if (settings_.options.timeline[0] != 0) timeline_.add(watch_->running());
       look_at_server();
     });
     int status = wait_for_child(child_, hold_);
@@ -164,11 +172,12 @@ class Run {
       RunEnd end = {wait_status, child_, place_, stored_, options.huge, options.core, options.verbose};
       fputs(summary(report, end).c_str(), stderr);
     }
+    if (options.timeline[0] != 0)
+      log_if_failed(write_file(options.timeline, timeline_.to_svg(fmt::format("{}", fmt::join(program_, " ")))));
     if (options.stats[0] == 0) return;
     nlohmann::json json = report.to_json(program_, wait_status);
     if (server_) json["server"] = stored_.to_json();
-    Status written = write_file(settings_.stats_file(), json.dump(2) + "\n");
-    if (!written.ok()) log_failure(written, kCommandFailed);
+    log_if_failed(write_file(settings_.stats_file(), json.dump(2) + "\n"));
   }
 
  private:
@@ -308,6 +317,7 @@ class Run {
   StoredMean stored_;
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<RunMetrics> metrics_;
+  Timeline timeline_;
   bool warned_ = false;
 };
 

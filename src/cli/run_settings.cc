@@ -29,7 +29,7 @@ Status inherit(Options* options) {
   if (r < 0)
     return Status::error(-r, "{}={}: this descriptor has no options of a run of this version; unset the variable",
                          kRunVariable, fd);
-  options->stats[0] = options->metrics[0] = 0;
+  options->stats[0] = options->metrics[0] = options->timeline[0] = 0;
   options->offload = false;
   return {};
 }

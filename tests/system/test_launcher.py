@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import time
+import xml.dom.minidom
 from pathlib import Path
 
 from support import FARSIDE, LaunchTest, NOT_FOUND, NOT_RUNNABLE, PROGRAMS, PYTHON, USAGE, end_group, environment, main, run, tail
@@ -129,6 +130,15 @@ class LauncherTest(LaunchTest):
                 self.assertTrue(stats["processes"][0]["ended_without_report"])
                 self.assertGreater(stats["totals"]["evictions"], 0)
                 self.assertGreater(stats["totals"]["heap_peak_bytes"], 20 << 20)
+
+    def test_a_picture_of_a_run(self):
+        result = self.launch("--local", "8M", "--timeline", "run.svg", "--", PROGRAMS / "steady", "24", "60")
+        self.assertEqual(result.status, 0, result.errors.decode())
+        lines = xml.dom.minidom.parse(str(self.folder / "run.svg")).getElementsByTagName("polyline")
+        self.assertEqual(len(lines), 4)  # near, far, budget, pressure
+        self.assertTrue(all(len(line.getAttribute("points").split()) > 2 for line in lines))
+        result = self.launch("--timeline", "/proc/no/run.svg", "--", "true")
+        self.assertEqual((result.status, len(result.errors.splitlines())), (1, 1), result.errors.decode())
 
     def test_full_far_memory_is_one_line_and_a_count(self):
         program = ("import time\nkept = []\ntry:\n    while True: kept.append(bytearray(1 << 20)); time.sleep(0.02)\n"

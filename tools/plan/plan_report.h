@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/chart.h"
+#include "report/chart.h"
 
 namespace farside::plan {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/chart.h"
+#include "report/chart.h"
 
 namespace farside::plan {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "measure/chart.h"
+#include "report/chart.h"
 
 namespace farside::track {
 namespace {
@@ -76,14 +76,17 @@ std::string overhead_text(const Overhead& overhead) {
                     share_text(overhead.fault_seconds(), overhead.elapsed_seconds));
 }
 
-// A chart over time of the `shown` granularities. All have a series, so that charts share a legend.
+// A chart over time of the `shown` granularities. All have a series, so that charts share a legend. Windows in which
+// fewer bytes changed are left out.
 template <typename Value>
-LineChart over_time(const Report& report, const char* title, const char* unit, std::vector<size_t> shown, Value value) {
+LineChart over_time(const Report& report, const char* title, const char* unit, std::vector<size_t> shown, Value value,
+                    uint64_t least_changed = 0) {
   LineChart chart{title, "seconds", unit, 1, 1, {}};
   for (size_t i = 0; i < std::size(kGranularities); i++) {
     chart.series.push_back({kNames[i], {}});
     if (std::find(shown.begin(), shown.end(), i) == shown.end()) continue;
     for (const Window& window : report.windows) {
+      if (window.changes.bytes < least_changed) continue;
       double end = window.begin_seconds + window.seconds;
       chart.series[i].points.emplace_back(end, value(window.changes, kGranularities[i]));
       chart.x_max = std::max(chart.x_max, end);
@@ -227,8 +230,8 @@ std::string to_svg(const Report& report) {
   return to_svg(std::vector<LineChart>{
       over_time(report, "Dirty in a window, by granularity", "MiB", {0, 1}, mebibytes),
       over_time(report, "The same with blocks of 2 MiB", "MiB", {0, 1, 2}, mebibytes),
-      over_time(report, "Dirty bytes over changed bytes", "times", {0, 1}, factor),
-      over_time(report, "The same with blocks of 2 MiB", "times", {0, 1, 2}, factor),
+      over_time(report, "Dirty bytes over changed bytes", "times", {0, 1}, factor, kPageSize),
+      over_time(report, "The same with blocks of 2 MiB", "times", {0, 1, 2}, factor, kPageSize),
       distribution(total.lines_per_page, "Dirty pages by lines changed", "lines changed of 64, or fewer"),
       distribution(total.run_lengths, "Runs of changed lines by length", "lines in a row, or fewer")});
 }

@@ -1,4 +1,4 @@
-#include "measure/chart.h"
+#include "report/chart.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ constexpr double kWidth = 860, kHeight = 400;
 constexpr double kLeft = 40, kRight = 20, kTop = 84, kBottom = 36;
 constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b",
                                     "#8d99a6", "#3a7d44", "#e09f3e", "#24292f"};
-constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76, kHeadingHeight = 24;
+constexpr double kPanelWidth = 430, kPanelHeight = 330, kLegendRow = 20, kHeadingHeight = 24;
 constexpr const char* kText = "#24292f";
 
 std::string label(double x, double y, int size, const char* anchor, const std::string& text) {
@@ -38,8 +38,8 @@ double largest_value(const Chart& chart) {
   return largest > 0 ? largest : 1;
 }
 
-// In rows, from `y` downwards. Empty names are omitted.
-std::string legend(double y, double right, const std::vector<std::string>& names) {
+// In rows, from `*y` downwards, to which their height is added. Empty names are omitted.
+std::string legend(double* y, double right, const std::vector<std::string>& names) {
   std::string svg;
   double x = kLeft;
   for (size_t i = 0; i < names.size(); i++) {
@@ -47,11 +47,12 @@ std::string legend(double y, double right, const std::vector<std::string>& names
     double width = 40 + 7 * static_cast<double>(names[i].size());
     if (x + width > right) {
       x = kLeft;
-      y += 20;
+      *y += kLegendRow;
     }
-    svg += box(x, y, 12, 12, i) + label(x + 18, y + 10.5, 12, "start", names[i]);
+    svg += box(x, *y, 12, 12, i) + label(x + 18, *y + 10.5, 12, "start", names[i]);
     x += width;
   }
+  *y += kLegendRow;
   return svg;
 }
 
@@ -96,14 +97,16 @@ std::string line(double x1, double y1, double x2, double y2, const char* colour)
 }
 
 std::string axis_text(double value) {
-  return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+  if (value < 1000) return fmt::format("{:.3g}", value);
+  if (value < 10'000) return fmt::format("{:.0f}", value);
+  return value < 1e6 ? fmt::format("{:.3g}k", value / 1e3) : fmt::format("{:.3g}M", value / 1e6);
 }
 
 constexpr int kTicks = 4;  // of an axis, which begins at 0
 
 // Where an axis ends that has to show `largest`: a number whose quarters, the ticks, are short.
 double axis_end(double largest) {
-  constexpr double kEnds[] = {1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10};
+  constexpr double kEnds[] = {1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 6.4, 8, 10};
   double power = std::pow(10, std::floor(std::log10(largest)));
   for (double end : kEnds) {
     if (end * power >= largest * (1 - 1e-9)) return end * power;
@@ -117,11 +120,11 @@ std::string rotated_label(double x, double y, const std::string& text) {
          label(0, 0, 11, "middle", text) + "</g>\n";
 }
 
-std::string panel(const LineChart& chart, double left, double top) {
+std::string panel(const LineChart& chart, double left, double top, double panel_width) {
   constexpr double kInset = 58, kBelow = 44, kAbove = 28;
   double x_end = axis_end(chart.x_max), y_end = axis_end(chart.y_max);
   double x0 = left + kInset, y0 = top + kPanelHeight - kBelow;
-  double width = kPanelWidth - kInset - 14, height = kPanelHeight - kBelow - kAbove;
+  double width = panel_width - kInset - 14, height = kPanelHeight - kBelow - kAbove;
   std::string svg = label(x0, top + 18, 14, "start", chart.title);
   for (int i = 0; i <= kTicks; i++) {
     double share = static_cast<double>(i) / kTicks;
@@ -153,14 +156,20 @@ size_t same_series(Panels panels) {
   return static_cast<size_t>(std::find_if(panels.begin(), panels.end(), differs) - panels.begin());
 }
 
-// Panels that share a legend.
-std::string panel_group(Panels panels, size_t columns, double top) {
-  std::string svg = legend(top + 16, kPanelWidth * static_cast<double>(columns), names_shown(panels));
+// Panels that share a legend; there is none if no series has a name. Adds their height to *y.
+std::string panel_group(Panels panels, double width, double* y) {
+  size_t columns = std::min<size_t>(2, panels.size());
+  double panel_width = width / static_cast<double>(columns);
+  auto names = names_shown(panels);
+  *y += 16;
+  std::string svg = std::ranges::count(names, "") < std::ssize(names) ? legend(y, width, names) : "";
   for (size_t i = 0; i < panels.size(); i++) {
     size_t row = i / columns;
-    svg += panel(panels[i], static_cast<double>(i % columns) * kPanelWidth,
-                 top + kPanelsTop + static_cast<double>(row) * kPanelHeight);
+    svg += panel(panels[i], static_cast<double>(i % columns) * panel_width,
+                 *y + static_cast<double>(row) * kPanelHeight, panel_width);
   }
+  size_t rows = (panels.size() + columns - 1) / columns;
+  *y += kPanelHeight * static_cast<double>(rows);
   return svg;
 }
 
@@ -187,7 +196,9 @@ std::string bars(const Chart& chart) {
 std::string to_svg(const Chart& chart) {
   std::string svg = head(kWidth, kHeight);
   svg += label(kLeft, 28, 16, "start", fmt::format("{} ({})", chart.title, chart.unit));
-  if (!chart.groups.empty() && !chart.series.empty()) svg += legend(48, kWidth, names_of(chart.series)) + bars(chart);
+  double legend_top = 48;
+  if (!chart.groups.empty() && !chart.series.empty())
+    svg += legend(&legend_top, kWidth, names_of(chart.series)) + bars(chart);
   return svg + line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kText) + "</svg>\n";
 }
 
@@ -200,14 +211,11 @@ double top_of(const std::vector<LineChart::Series>& series) {
 }
 
 std::string to_svg(const std::vector<LineChart>& panels, const std::string& heading) {
-  size_t columns = panels.size() == 1 ? 1 : 2;
-  double width = kPanelWidth * static_cast<double>(columns), height = heading.empty() ? 0 : kHeadingHeight;
+  double width = kPanelWidth * (panels.size() == 1 ? 1 : 2), height = heading.empty() ? 0 : kHeadingHeight;
   std::string svg = heading.empty() ? "" : heading_of(heading, width - kLeft);
   for (Panels left = panels; !left.empty();) {
     Panels group = left.first(same_series(left));
-    svg += panel_group(group, columns, height);
-    size_t rows = (group.size() + columns - 1) / columns;
-    height += kPanelsTop + kPanelHeight * static_cast<double>(rows);
+    svg += panel_group(group, width, &height);
     left = left.subspan(group.size());
   }
   return head(width, height) + svg + "</svg>\n";

@@ -31,8 +31,9 @@ struct LineChart {
 // A value for y_max: that of the largest point.
 double top_of(const std::vector<LineChart::Series>& series);
 
-// Two panels per row. Consecutive panels with the same series (or the first of those series) share one legend above
-// them. A series without points is omitted; the others keep their colours. The heading is shortened to fit.
+// Two panels per row, or one that is as wide. Consecutive panels with the same series (or the first of those series)
+// share one legend above them, if they have names. A series without points is omitted; the others keep their colours.
+// The heading is shortened to fit.
 std::string to_svg(const std::vector<LineChart>& panels, const std::string& heading = "");
 
 }  // namespace farside
