@@ -287,7 +287,7 @@ class TopTest(SystemTest):
             os.execve(FARSIDE, [str(FARSIDE), "top", "--interval", "0.2"], environment(TERM="xterm", COLUMNS="120", LINES="20"))
         seen = b""
         deadline = time.monotonic() + 30
-        for key, words in ((b"", b"steady"), (b"r", b"reversed"), (b"/nothing\n", b"none of your")):
+        for key, words in ((b"", b"steady"), (b"r", b"reversed"), (b"/nothing\n", b"none of your"), (b"s", b"memory servers")):
             os.write(terminal, key)
             while words not in seen:
                 ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
@@ -303,7 +303,7 @@ class TopTest(SystemTest):
 
     def test_errors(self):
         for words, status, message in (((), 1, "needs a terminal; use --once or --json"), (("--sort", "size"), 2, "--sort"),
-                                       (("--interval", "0"), 2, "--interval")):
+                                       (("--interval", "0"), 2, "--interval"), (("--servers", "x"), 2, "--servers")):
             result = self.top(*words)
             self.assertEqual(result.status, status)
             self.assertIn(message, result.errors.decode())

@@ -67,6 +67,33 @@ class MetricsTest(Servers):
         self.assertEqual(list(self.folder.glob("run.prom?*")), [])
         return texts
 
+    def test_top_shows_servers_and_pools(self):
+        pool, controller, member, none = (free_port() for _ in range(4))
+        self.secrets = self.tokens(f"client all {TOKEN}", f"server rack {SERVER_SECRET}")
+        self.start([FARSIDE, "serve", "--controller", "--listen", f"127.0.0.1:{pool}", *self.secrets,
+                    "--metrics", f"127.0.0.1:{controller}"])
+        _, address = self.serve("--metrics", f"127.0.0.1:{member}", "--pool", f"127.0.0.1:{pool}")
+        program = self.start(self.client(SMALL[0], address, STEADY, 32, 1_000_000))
+        read_until(program.stdout, b"ready", 60)
+        deadline = time.monotonic() + 30
+        while value(self.get(controller), 'farside_controller_servers{state="up"}') == 0:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+        servers = ",".join(f"127.0.0.1:{port}" for port in (member, controller, none))
+        top = [FARSIDE, "top", "--servers", servers, "--interval", "0.5", "--once"]
+        rows = [json.loads(line) for line in run([*top, "--json"], seconds=60).output.splitlines()]
+        found = {(row["server"].split(":")[1], row["part"]): row for row in rows}
+        server, client = found[str(member), ""], found[str(member), "127.0.0.1"]
+        self.assertEqual((server["lent_bytes"], client["clients"]), (512 << 20, 1))
+        self.assertGreater(server["stored_bytes"], 20 << 20)
+        self.assertGreater(server["operations_per_second"], 0)
+        self.assertTrue(0 < server["mean_us"] and 0 < server["p99_us"], server)
+        self.assertEqual(found[str(controller), address]["lent_bytes"], 512 << 20)
+        self.assertFalse(found[str(none), ""]["replies"])
+        text = run(top, seconds=60).output.decode().splitlines()
+        self.assertEqual((text[0].split()[0], len(text)), ("SERVER", len(rows) + 1), text)
+        self.assertTrue(text[-1].endswith("does not reply"), text)
+
     def test_metrics(self):
         controller, member, program = self.server_metrics()
         for text in (controller, member, program):

@@ -12,7 +12,7 @@
 namespace farside::top {
 namespace {
 
-constexpr const char* kKeys = "q quit  < > sort by  r reverse  / filter  arrows scroll";
+constexpr const char* kKeys = "q quit  s servers  < > sort by  r reverse  / filter  arrows scroll";
 
 // Restores the terminal however the function that has it returns.
 class Terminal {
@@ -39,11 +39,15 @@ class Terminal {
 
 class LiveView {
  public:
-  LiveView(View view, double interval) : view_(std::move(view)), interval_ms_(static_cast<int>(interval * 1000)) {}
+  LiveView(View view, const std::string& servers, double interval)
+      : view_(std::move(view)),
+        servers_(servers),
+        servers_shown_(!servers.empty()),
+        interval_ms_(static_cast<int>(interval * 1000)) {}
 
   void run() {
     constexpr int kFirstMs = 250;  // until the first reports are there
-    sampler_.look();
+    look();
     draw();
     next_ns_ = now_ns() + uint64_t{kFirstMs} * 1'000'000;
     while (handle(key())) {
@@ -55,6 +59,7 @@ class LiveView {
  private:
   void look() {
     sampler_.look();
+    if (servers_shown_) servers_.look();
     next_ns_ = now_ns() + static_cast<uint64_t>(interval_ms_) * 1'000'000;
   }
 
@@ -67,12 +72,19 @@ class LiveView {
 
   bool handle(int key) {
     if (key == 'q') return false;
+    if (key == 's') switch_table();
     if (key == 'r') view_.reversed = !view_.reversed;
     if (key == '<' || key == '>') change_sort(key == '>' ? 1 : sort_keys().size() - 1);
     if (key == '/') read_filter();
     if (key == KEY_DOWN) first_++;
     if (key == KEY_UP && first_ > 0) first_--;
     return true;
+  }
+
+  void switch_table() {
+    servers_shown_ = !servers_shown_;
+    first_ = 0;
+    look();
   }
 
   void change_sort(size_t steps) {
@@ -100,14 +112,32 @@ class LiveView {
   }
 
   void draw() {
-    constexpr int kTableLine = 3;
-    std::vector<Row> rows = arrange(sampler_.rows(), view_);
-    first_ = std::min(first_, rows.empty() ? 0 : rows.size() - 1);
     erase();
+    if (servers_shown_) draw_servers();
+    else draw_programs();
+    put(LINES - 1, kKeys);
+    refresh();
+  }
+
+  void draw_servers() {
+    const std::vector<ServerRow>& rows = servers_.rows();
+    put(0, "farside top: memory servers");
+    draw_table(to_text(rows), rows.size(), "name servers with --servers HOST:PORT, the address of their --metrics");
+  }
+
+  void draw_programs() {
+    std::vector<Row> rows = arrange(sampler_.rows(), view_);
     put(0, summary_line(rows));
     put(1, fmt::format("sorted by {}{}{}", view_.sort, view_.reversed ? ", reversed" : "",
                        view_.filter.empty() ? "" : "; filter: " + view_.filter));
-    std::istringstream lines(to_text(rows));
+    draw_table(to_text(rows), rows.size(), "none of your processes runs under Farside");
+  }
+
+  // The first line is the head.
+  void draw_table(const std::string& text, size_t rows, const char* without_rows) {
+    constexpr int kTableLine = 3;
+    first_ = std::min(first_, rows == 0 ? 0 : rows - 1);
+    std::istringstream lines(text);
     std::string line;
     std::getline(lines, line);
     attron(A_REVERSE);
@@ -117,13 +147,13 @@ class LiveView {
       int at = kTableLine + static_cast<int>(number - first_);
       if (number >= first_ && at < LINES - 1) put(at, line);
     }
-    if (rows.empty()) put(kTableLine, "none of your processes runs under Farside");
-    put(LINES - 1, kKeys);
-    refresh();
+    if (rows == 0) put(kTableLine, without_rows);
   }
 
   Sampler sampler_;
   View view_;
+  ServerSampler servers_;
+  bool servers_shown_;
   const int interval_ms_;
   uint64_t next_ns_ = 0;
   size_t first_ = 0;  // row on the screen
@@ -131,14 +161,14 @@ class LiveView {
 
 }  // namespace
 
-Status show_live(View view, double interval) {
+Status show_live(View view, const std::string& servers, double interval) {
   Terminal terminal;
   if (!terminal.works()) {
     const char* type = getenv("TERM");
     return Status::error(ENOTTY, "the terminal type '{}' cannot show a live table; use --once or --json",
                          type ? type : "");
   }
-  LiveView(std::move(view), interval).run();
+  LiveView(std::move(view), servers, interval).run();
   return {};
 }
 

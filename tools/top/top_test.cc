@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "base/exposition.h"
+#include "tools/top/servers.h"
 #include "tools/top/table.h"
 
 namespace farside::top {
@@ -72,6 +74,46 @@ TEST(TopTest, TheTextHasALineForEachRow) {
   EXPECT_TRUE(text.ends_with("  does not reply\n")) << text;
   EXPECT_EQ(summary_line(rows), "farside top: 1 run, 2 processes; near 4.00 MiB, far 0 B");
   EXPECT_EQ(to_json(rows[0])["pressure"], 0.5);
+}
+
+// ---- Servers ----
+
+// As a server writes them: so many reads of 3 us and writes of 900 us.
+Metrics server_metrics(unsigned reads, unsigned writes) {
+  DurationHistogram read, write;
+  for (unsigned i = 0; i < reads; i++) read.add(3000);
+  for (unsigned i = 0; i < writes; i++) write.add(900'000);
+  Exposition out;
+  out.gauge("farside_server_capacity_bytes", "Memory lent.", 1 << 30);
+  out.gauge("farside_server_connections", "Open.", 3);
+  out.counter("farside_server_sent_bytes_total", "Sent.", 4096 * reads);
+  out.begin("farside_server_request_duration_seconds", "histogram", "Time.");
+  out.sample(read.counts(), {{"operation", "read"}});
+  out.sample(write.counts(), {{"operation", "write"}});
+  out.begin("farside_server_tenant_stored_bytes", "gauge", "Stored.");
+  out.sample(1 << 20, {{"tenant", "host \"a\""}});
+  return parse_metrics(out.take());
+}
+
+TEST(TopServersTest, RatesAreThoseSinceTheLastLook) {
+  std::vector<ServerRow> rows = rows_of("h:1", server_metrics(1200, 2), server_metrics(200, 2), 2);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].lent, 1U << 30);
+  EXPECT_EQ(rows[0].clients, 3U);
+  EXPECT_DOUBLE_EQ(rows[0].operations, 500);
+  EXPECT_DOUBLE_EQ(rows[0].bytes, 4096 * 500);
+  EXPECT_NEAR(rows[0].mean_us, 3, 1e-6);
+  EXPECT_DOUBLE_EQ(rows[0].p99_us, 4);
+  EXPECT_EQ(rows[1].part, "host \"a\"");
+  EXPECT_EQ(rows[1].stored, 1U << 20);
+  EXPECT_DOUBLE_EQ(rows_of("h:1", server_metrics(1200, 200), server_metrics(200, 2), 2)[0].p99_us, 1024);
+  EXPECT_EQ(rows_of("h:1", server_metrics(1200, 2), {}, 2)[0].operations, 0);
+}
+
+TEST(TopServersTest, OneThatDoesNotReplyHasARow) {
+  std::string text = to_text({{.server = "h:1", .part = "", .replies = false}});
+  EXPECT_NE(text.find("h:1     does not reply"), std::string::npos) << text;
+  EXPECT_EQ(to_json({.server = "h:1", .part = "b"})["part"], "b");
 }
 
 }  // namespace
