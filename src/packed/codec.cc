@@ -44,7 +44,7 @@ bool Unpacker::unpack(Codec codec, const std::byte* from, size_t bytes, std::byt
 }
 
 bool Unpacker::unpack_zstd(const std::byte* from, size_t bytes, std::byte* page) {
-  if (bytes > sizeof input_) return false;
+  if (bytes == 0 || bytes > sizeof input_) return false;
   if (!memory_) {
     memory_ = static_cast<std::byte*>(near_alloc(ZSTD_estimateDCtxSize()));
     context_ = ZSTD_initStaticDCtx(memory_, ZSTD_estimateDCtxSize());
