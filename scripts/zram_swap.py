@@ -25,6 +25,11 @@ def why_unavailable():
     return None if os.access(V1 if _is_v1() else CGROUP, os.W_OK) else "cgroups cannot be changed here"
 
 
+def areas():
+    """The swap areas in use."""
+    return [line.split()[0] for line in _read("/proc/swaps").splitlines()[1:]]
+
+
 def _is_v1():
     return os.path.exists(f"{V1}/memory.limit_in_bytes")
 
@@ -45,10 +50,11 @@ def _write(path, text):
 
 
 class ZramSwap:
-    """A new zram device in use as swap, with the highest priority. Existing devices are not touched."""
+    """A new zram device in use as swap, with the highest priority. Existing devices are not touched. algorithm: that of the
+    kernel's choice, if none is given."""
 
-    def __init__(self, size):
-        self.size = size
+    def __init__(self, size, algorithm=None):
+        self.size, self.algorithm = size, algorithm
         self.number = None
         self.swapping = False
 
@@ -56,9 +62,15 @@ class ZramSwap:
     def device(self):
         return f"/dev/zram{self.number}"
 
+    def memory(self):
+        """The bytes of its pages, of these compressed, and the memory that it takes."""
+        return [int(number) for number in _read(f"/sys/block/zram{self.number}/mm_stat").split()[:3]]
+
     def __enter__(self):
         try:
             self.number = int(_read(f"{CONTROL}/hot_add"))  # reading it adds a device
+            if self.algorithm:
+                _write(f"/sys/block/zram{self.number}/comp_algorithm", self.algorithm)
             _write(f"/sys/block/zram{self.number}/disksize", self.size)
             subprocess.run(["mkswap", self.device], check=True, stdout=subprocess.DEVNULL)
             subprocess.run(["swapon", "-p", ABOVE_OTHER_SWAP, self.device], check=True)
