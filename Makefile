@@ -45,6 +45,11 @@ demo: bootstrap-build bootstrap-demo configure-release
 benchmarks: bootstrap-bench build
 	scripts/make_benchmarks.py build/release
 
+# docs/papers.md and its charts: hours.
+.PHONY: papers
+papers: bootstrap-bench build
+	scripts/make_papers.py build/release
+
 # What can be checked without a build; by clang only what differs from main.
 lint: format layers sizes docs messages calls clang
 

@@ -1,5 +1,6 @@
 // The table of all benchmarks. bench/README.md shows how to add a workload or a benchmark.
 #include "bench/objects/suites.h"
+#include "bench/papers/papers.h"
 #include "bench/scale/scale.h"
 #include "bench/scaling/scaling.h"
 #include "bench/suites.h"
@@ -190,6 +191,20 @@ results: the benchmark ends with status 1 if they do not.)",
                    {"--configurations", {"paged", "hinted", "objects", "hybrid", kSwap}},
                    {"--transports", {"shm", "tcp"}}},
        .suites = {far_types_suite()}},
+      {.name = "papers",
+       .help = "The figures and tables of five papers, repeated here",
+       .about =
+           R"(Runs for each figure and table of AIFM, Eden, MAGE, Atlas and Kona that reports results the commands that
+measure the same here, and puts the paper's ratio beside ours. Where nothing can be measured it says why. A run of
+all takes hours, --quick minutes.)",
+       .examples = {"--figure aifm-6,atlas-4", "--json papers.json --plots plots"},
+       .page = "docs/papers.md",
+       .options = "--figure --size --repeat --budget --apps-dir",
+       .defaults = {.size = "256M"},
+       .quick = {.size = "32M", .repetitions = 1},
+       .needs = kServer | kOffload,
+       .choices = {{"--figure", figure_names()}},
+       .suites = {papers_suite()}},
   };
 }
 

@@ -40,10 +40,11 @@ HEIGHT = {folder: -row for row, folders in enumerate(LAYERS) for folder in folde
 
 # For each folder of a layer that has sub-folders: the other folders of the same layer that it may include.
 SUBFOLDERS = {
-    "bench": {"bench/all", "bench/objects", "bench/runner", "bench/scale", "bench/scaling"},
+    "bench": {"bench/all", "bench/objects", "bench/papers", "bench/runner", "bench/scale", "bench/scaling"},
     "bench/all": {"bench/runner"},
     "bench/apps": set(),
     "bench/objects": {"bench/runner"},
+    "bench/papers": {"bench/runner"},
     "bench/runner": set(),
     "bench/scale": {"bench/runner", "bench/scaling"},
     "bench/scaling": {"bench/runner"},

@@ -18,7 +18,8 @@ TOPS = ("src", "include", "tools", "bench", "tests")
 C_FILES = {".h", ".hpp", ".c", ".cc", ".inc"}
 
 TABLES = set()  # files that are one table
-TABLE_FUNCTIONS = {("bench/benchmarks.cc", "make_benchmarks")}  # functions that return one
+TABLE_FUNCTIONS = {("bench/benchmarks.cc", "make_benchmarks"),  # functions that return one
+                   *((f"bench/papers/{paper}.cc", paper) for paper in ("aifm", "atlas", "eden", "kona", "mage"))}
 
 COMMENT_OR_TEXT = re.compile(
     r'R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.S)

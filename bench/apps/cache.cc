@@ -82,17 +82,19 @@ class Client {
     for (uint64_t i = 0; i < versions_.size(); i++) set(server, i);
   }
 
-  // Sends so many requests. The sum of digests of what get returned.
+  // Sends requests, whose numbers of all clients are begin to end. The sum of digests of what get returned.
   template <typename Kind>
-  uint64_t run(Server<Kind>& server, uint64_t requests) {
+  uint64_t run(Server<Kind>& server, uint64_t begin, uint64_t end, Latencies* latencies) {
     Zipf zipf(versions_.size(), kSkew);
     uint64_t sum = 0;
-    for (uint64_t r = 0; r < requests; r++) {
+    for (uint64_t r = 0; r < end - begin; r++) {
+      Stopwatch watch;
       uint64_t random = mix(number_of(seed_ + begin_, r));
       uint64_t i = scatter(zipf.rank(unit(mix(random))), versions_.size()), kind = random % 100;
       if (kind < kSets) set(server, i);
       else if (kind < kSets + kDeletes) erase(server, i);
       else sum += get(server, i);
+      latencies->put(begin + r, watch.seconds());
     }
     return sum;
   }
@@ -154,36 +156,38 @@ class Client {
 template <typename Kind>
 class Cache : public App {
  public:
-  explicit Cache(const Arguments& a) : a_(a), requests_(a.operations ? a.operations : a.size / kItemBytes) {
+  explicit Cache(const Arguments& a) : a_(a), latencies_(a.operations ? a.operations : a.size / kItemBytes) {
     uint64_t keys = a.size / kItemBytes;
     for (uint64_t f = 0; f < a.fibers; f++)
       clients_.push_back(std::make_unique<Client>(a.seed, keys * f / a.fibers, keys * (f + 1) / a.fibers));
-    each([this](Client& client, uint64_t) {
+    each([this](Client& client, uint64_t, uint64_t) {
       client.fill(server_);
       return 0;
     });
   }
   uint64_t run() {
-    checksum_ = each([this](Client& client, uint64_t requests) { return client.run(server_, requests); });
-    return requests_;
+    checksum_ = each(
+        [this](Client& client, uint64_t begin, uint64_t end) { return client.run(server_, begin, end, &latencies_); });
+    return latencies_.count();
   }
   const char* wrong() const {
     bool wrong = std::any_of(clients_.begin(), clients_.end(), [](const auto& client) { return client->wrong(); });
     return wrong ? "a reply is not what the client stored" : nullptr;
   }
   uint64_t checksum() const { return checksum_; }
+  std::string members(double) { return latencies_.text(); }
 
  private:
-  // The sum of work(client, requests) of all clients.
+  // The sum of work(client, begin, end) of all clients, each with its requests.
   template <typename Work>
   uint64_t each(Work work) {
-    return sum_on_fibers(a_.threads, a_.fibers, requests_, [&](uint64_t fiber, uint64_t begin, uint64_t end) {
-      return work(*clients_[fiber], end - begin);
+    return sum_on_fibers(a_.threads, a_.fibers, latencies_.count(), [&](uint64_t fiber, uint64_t begin, uint64_t end) {
+      return work(*clients_[fiber], begin, end);
     });
   }
 
   Arguments a_;
-  uint64_t requests_;
+  Latencies latencies_;
   Server<Kind> server_;
   std::vector<std::unique_ptr<Client>> clients_;
   uint64_t checksum_ = 0;

@@ -15,6 +15,9 @@ namespace farside::bench::objects_bench {
 struct Line {
   uint64_t words[8];
 };
+struct Page {
+  uint64_t words[512];
+};
 // Line number i. About half of it compresses, as is typical of program data: zram compresses.
 Line make_line(uint64_t i);
 

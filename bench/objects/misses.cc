@@ -16,10 +16,6 @@ using nlohmann::json;
 
 constexpr uint64_t kMax = 50000;  // accesses; enough for a median
 
-struct Page {
-  uint64_t words[512];
-};
-
 double median_us(std::vector<uint32_t>& ticks_taken) {
   return static_cast<double>(quantile(ticks_taken, 0.5)) / ticks_per_us();
 }

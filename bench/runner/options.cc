@@ -41,7 +41,7 @@ constexpr SettingRow kOptions[] = {
     {"--seconds", &Settings::seconds, "S", "time after which a measurement ends anyway", 0.05, 3600},
     {"--evictors", &Settings::evictors, "N", "evictor threads", 1, kMaxEvictors},
     {"--server-threads", &Settings::server_threads, "N", "threads of the memory server", 1, 64},
-    {"--budget", &Settings::budget, "S", "seconds after which no measurement starts; the most important are first"},
+    {"--budget", &Settings::budget, "S", "seconds after which no measurement starts"},
     {"!--no-zram", &Settings::zram, "", "leave out kernel swap on zram"},
     {"--configurations", &Settings::configurations, "NAMES", "configurations to run"},
     {"--suites", &Settings::suites, "LIST", "suites to run"},
@@ -55,6 +55,7 @@ constexpr SettingRow kOptions[] = {
     {"--shares", &Settings::shares, "LIST", "percent of the memory that is near", 1, 100},
     {"--seed", &Settings::seed, "N", "of the random choices", -1, 4e9},
     {"--traces", &Settings::traces, "FILES", "traces that farside plan --record has written, instead"},
+    {"--figure", &Settings::figures, "NAMES", "figures and tables to repeat"},
     {"--apps", &Settings::apps, "NAMES", "applications to run"},
     {"--transport", &Settings::transport, "NAME", "shm or tcp, to a server on this machine"},
     {"--transports", &Settings::transports, "LIST", "to a server on this machine"},
@@ -168,7 +169,7 @@ Status settle(const Benchmark& benchmark, Settings* settings) {
   Status settled = settle_share(settings);
   if (settled.ok() && takes(benchmark, "--size")) settled = settle_size(settings);
   if (takes(benchmark, "--keys")) settings->bytes = settings->keys * kBytesOfKey;
-  if (settled.ok() && takes(benchmark, "--apps")) settled = settle_applications(settings);
+  if (settled.ok() && takes(benchmark, "--apps-dir")) settled = settle_applications(settings);
   if (settled.ok() && !settings->plots.empty()) settled = make_directory(settings->plots);
   return settled.ok() ? check_writable(settings->json) : settled;
 }

@@ -191,20 +191,6 @@ bool is_worse(const Goal& goal, const Goal& known) {
   return goal.at_least ? goal.measured < known.measured : goal.measured > known.measured;
 }
 
-void add_goals(const Target& target, const json& rows, std::vector<Goal>* goals) {
-  std::vector<Goal> ours;
-  const auto& [limit, at_least, unit] = target.limit;
-  for (const json& row : rows_with(rows, target.only)) {
-    auto value = measured(target, rows, row);
-    if (!value) continue;
-    Goal goal = {filled_in(target.text, row), *value, limit, at_least, unit};
-    auto known = std::ranges::find(ours, goal.name, &Goal::name);
-    if (!target.worst || known == ours.end()) ours.push_back(goal);
-    else if (is_worse(goal, *known)) *known = goal;
-  }
-  goals->insert(goals->end(), ours.begin(), ours.end());
-}
-
 // ---- Charts ----
 
 using Points = decltype(LineChart::Series::points);
@@ -268,9 +254,7 @@ Chart bar_chart(const Curves& curves, const json& rows) {
   return chart;
 }
 
-bool is_bars(const Curves& curves, const json& rows) {
-  return curves.x && !rows.empty() && rows[0].value(curves.x, json()).is_string();
-}
+bool is_bars(const Curves& curves, const json& rows) { return curves.x && rows[0].value(curves.x, json()).is_string(); }
 
 // Calls show(suite, rows) for each suite that has rows.
 template <typename Show>
@@ -302,7 +286,7 @@ bool has_members(const json& row, const json& members) {
 }
 
 json merged(json members, const json& others) {
-  if (!others.is_null()) members.update(others);
+  if (!others.is_null()) members.merge_patch(others);
   return members;
 }
 
@@ -322,6 +306,20 @@ std::string text_of(const Benchmark& benchmark, const json& document) {
   for (const json& problem : document.value("problems", json::array()))
     text += fmt::format("problem: {}\n", word(problem));
   return text + goals_text(goals_of(benchmark, document));
+}
+
+void add_goals(const Target& target, const json& rows, std::vector<Goal>* goals) {
+  std::vector<Goal> ours;
+  const auto& [limit, at_least, unit] = target.limit;
+  for (const json& row : rows_with(rows, target.only)) {
+    auto value = measured(target, rows, row);
+    if (!value) continue;
+    Goal goal = {filled_in(target.text, row), *value, limit, at_least, unit};
+    auto known = std::ranges::find(ours, goal.name, &Goal::name);
+    if (!target.worst || known == ours.end()) ours.push_back(goal);
+    else if (is_worse(goal, *known)) *known = goal;
+  }
+  goals->insert(goals->end(), ours.begin(), ours.end());
 }
 
 std::vector<Goal> goals_of(const Benchmark& benchmark, const json& document) {
@@ -346,6 +344,7 @@ NamedFiles plots_of(const Benchmark& benchmark, const json& document) {
     for (const Curves& curves : suite.charts) {
       std::string file = fmt::format("{}{}.svg", benchmark.name, curves.file);
       json shown = rows_with(rows, curves.only);
+      if (shown.empty()) continue;
       if (is_bars(curves, shown)) files[file] = to_svg(bar_chart(curves, shown));
       else add_line_charts(curves, shown, &lines[file]);
     }

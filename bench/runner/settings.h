@@ -17,9 +17,9 @@ struct Settings {
   unsigned repetitions = 3;
   unsigned evictors = 1, server_threads = 1;
   bool zram = true;
-  std::vector<std::string> configurations = {}, suites = {}, kinds = {}, apps = {};  // to run; empty: all
-  std::vector<unsigned> latencies_us = {0};                                          // added to each reply of a server
-  std::string place = "/tmp";  // a folder on the disk that is measured, or a block device without data
+  std::vector<std::string> configurations = {}, suites = {}, kinds = {}, apps = {}, figures = {};  // to run; empty: all
+  std::vector<unsigned> latencies_us = {0};  // added to each reply of a server
+  std::string place = "/tmp";                // a folder on the disk that is measured, or a block device without data
   bool programs = true;
   uint64_t keys = 800000, requests = 500000;            // of redis
   unsigned pages = 8192, seed = 1;                      // of simulated traces

@@ -251,7 +251,7 @@ class BenchObjectsTest(BenchTest):
 
     def test_every_suite_has_its_rows(self):
         self.assertEqual(Counter(row["suite"] for row in self.document["rows"]),
-                         {"misses": 2, "fibers": 24, "map": 104, "free-memory": 4, "pauses": 2, "eviction": 8, "near": 5,
+                         {"misses": 2, "fibers": 32, "map": 104, "free-memory": 4, "pauses": 2, "eviction": 8, "near": 5,
                           "near-apps": 2, "paths": 32})
         self.assertEqual(self.document["skipped"], {"zram swap": "left out by --no-zram"})
 
