@@ -82,6 +82,8 @@ constexpr OptionRow kRows[] = {
      "transports of UCX for ucx:// addresses, as in UCX_TLS; ib: network cards"},
     {"FARSIDE_TRACE", "FARSIDE_TRACE", "FILE", "", "", Scope::kInternal, set_text<&Options::trace>,
      "file for each process's recorded faults, from farside trace"},
+    {"FARSIDE_SAMPLE", "FARSIDE_SAMPLE", "FILE", "", "", Scope::kInternal, set_text<&Options::sample>,
+     "begin of the names of files for each process's samples of its pages, from farside plan"},
 };
 
 }  // namespace

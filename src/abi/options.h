@@ -64,6 +64,7 @@ struct Options {
   WriteBack writeback = WriteBack::kPage;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   PathText trace = "";                   // file to which each process appends its recorded faults
+  PathText sample = "";                  // begin of the names of the files with each process's samples
 
   // What the launcher sets for them; not options.
   char token[128] = "";      // the servers' secret, or the descriptors of a far file (abi/run_block.h)

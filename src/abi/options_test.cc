@@ -63,6 +63,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--tune space", {"64M", {"63M", "17T", "x"}}},
     {"--tune ucx", {"tcp,cma", {std::string(300, 'x')}}},
     {"FARSIDE_TRACE", {"trace", {std::string(kPathBytes, 'x')}}},
+    {"FARSIDE_SAMPLE", {"sample", {std::string(kPathBytes, 'x')}}},
 };
 
 std::vector<const OptionRow*> rows_with_values() {

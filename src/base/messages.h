@@ -154,6 +154,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F610", "a static program needs /proc"},
     {"F611", "faults cannot be traced in handler mode"},
     {"F611", "cannot write the trace"},
+    {"F615", "the samples' file"},
     {"F614", "since it cannot be written as a whole"},
     {"F612", "moves of far objects are permitted"},
     {"F613", "was compiled with headers of Farside"},

@@ -36,9 +36,12 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       hints_(near(), inside(), evictors_, fetches_, faults_, huge_),
       ranges_(near(), inside(), store, evictors_, faults_),
       addresses_(*space_, table_, policy_, store, ranges_, huge_),
+      sampler_(samples_, table_, budget_, sizing_),
       paging_(table_, inside(), evictors_, huge_, fetches_, faults_, hints_, ranges_),
       calls_(table_, ranges_),
       forks_(near(), pool_, inside(), store, evictors_, huge_, fetches_, addresses_, calls_) {
+  sampler_.set_used_pages([](const void* a) { return static_cast<const AddressSpace*>(a)->used_pages(); }, &addresses_);
+  evictors_.set_sampler(&sampler_);
   evictors_.set_background_work([](void* fetches) { return static_cast<FetchPath*>(fetches)->map_ahead(); }, &fetches_);
 }
 

@@ -17,6 +17,7 @@
 #include "base/near.h"
 #include "pager/address_space.h"
 #include "pager/evict/evictor_group.h"
+#include "pager/evict/sampler.h"
 #include "pager/fork_coordinator.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
@@ -39,6 +40,12 @@ class Pager : public NearObject {
   ~Pager();
 
   void start_threads();
+  // Begins to sample pages, into a file whose name begins so: once, and again in the child of a fork, before its
+  // threads are started.
+  Status sample(const char* file_prefix) {
+    sampler_.reset();
+    return samples_.open(file_prefix);
+  }
 
   AddressSpace& addresses() { return addresses_; }
   Paging& paging() { return paging_; }
@@ -59,7 +66,7 @@ class Pager : public NearObject {
 
  private:
   Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space);
-  PageMemory near() { return {*space_, table_, policy_, frames_, budget_, twins_}; }
+  PageMemory near() { return {*space_, table_, policy_, frames_, budget_, twins_, samples_}; }
   HugePageMemory huge_memory() { return {huge_table_, huge_queue_, density_, pool_, account_}; }
   ThreadsAndGate inside() { return {threads_, gate_}; }
 
@@ -69,6 +76,7 @@ class Pager : public NearObject {
   PolicySet policy_;
   Frames frames_;
   Twins twins_;
+  SampleLog samples_;
   ThreadRegistry threads_;
   Gate gate_;
   Budget budget_;
@@ -85,6 +93,7 @@ class Pager : public NearObject {
   HintPath hints_;
   RangeOps ranges_;
   AddressSpace addresses_;
+  Sampler sampler_;
   Paging paging_;
   ServerCalls calls_;
   ForkCoordinator forks_;

@@ -128,6 +128,13 @@ void end_with_program(Runtime& r) {
   os::exit_group(status);
 }
 
+// A process whose pages cannot be sampled runs without.
+void start_sampling(const Runtime& r) {
+  if (r.options.sample[0] == 0) return;
+  Status sampled = r.pager->sample(r.options.sample);
+  if (!sampled.ok()) log(LogLevel::kWarning, "{}", sampled.text());
+}
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   auto store = remote::connect_store(
@@ -154,6 +161,7 @@ Status start_pager(Runtime& r) {
     watch_unmanaged(*g_runtime.pager);
     end_with_program(g_runtime);
   });
+  start_sampling(r);
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
   r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
@@ -366,6 +374,7 @@ void note_fork_in_child() {
   reset_offload_in_child();
   reopen_control_in_child();
   trace_in_child();
+  start_sampling(g_runtime);
 }
 
 void start_threads_in_child() {

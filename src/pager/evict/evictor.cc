@@ -11,6 +11,7 @@
 #include "base/inject.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "pager/shared/sample_log.h"
 
 namespace farside::pager {
 namespace {
@@ -126,8 +127,6 @@ void Evictor::drain() {
 
 // Phase 1. Pages that are pinned or being upgraded are inserted into the policy again.
 size_t Evictor::select(Batch& batch) {
-  FARSIDE_CHECK(batch.unwritten == 0);
-  batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
   bool for_huge = index_ == 0 && pool_.wants_pages();
   size_t wanted = for_huge ? kBatchPages : std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages);
@@ -135,11 +134,18 @@ size_t Evictor::select(Batch& batch) {
   size_t found = take_freed({candidates, wanted});
   if (found < wanted) found += preferred_.take({candidates + found, wanted - found});
   if (found < wanted) found += policy_.select(index_, {candidates + found, wanted - found});
-  for (size_t i = 0; i < found; i++) {
-    PageWord word = table_[candidates[i]].load();
+  return take(batch, {candidates, found});
+}
+
+// The candidates that can be claimed are the pages of the batch. Returns how many.
+size_t Evictor::take(Batch& batch, std::span<const PageIndex> candidates) {
+  FARSIDE_CHECK(batch.unwritten == 0 && candidates.size() <= kBatchPages);
+  batch.count = batch.dirty_count = 0;
+  for (PageIndex page : candidates) {
+    PageWord word = table_[page].load();
     if (word.is(PageState::kNear) && word.has(PageWord::kHuge)) continue;  // it leaves with its huge page
-    if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
-    else if (word.is(PageState::kNear)) policy_.insert(index_, candidates[i]);
+    if (claim(page, &word)) batch.pages[batch.count++] = page;
+    else if (word.is(PageState::kNear)) policy_.insert(index_, page);
   }
   std::sort(batch.pages, batch.pages + batch.count);
   auto add_dirty = [&](bool twins) {
@@ -149,7 +155,6 @@ size_t Evictor::select(Batch& batch) {
         batch.dirty[batch.dirty_count++] = page;
     }
   };
-  FARSIDE_CHECK(batch.count <= kBatchPages);
   add_dirty(false);
   batch.whole_count = batch.dirty_count;
   if (twins_.enabled()) add_dirty(true);
@@ -203,8 +208,29 @@ void Evictor::enlarge_pipe(Batch& batch) {
 
 bool Evictor::start(Batch& batch) {
   enlarge_pipe(batch);
-  uint64_t t0 = ticks();
+  uint64_t start = ticks();
   if (select(batch) == 0) return false;
+  counters_.add(Counter::kSelectTicks, ticks() - start);
+  remove(batch, nullptr);
+  return true;
+}
+
+void Evictor::make_far(std::span<const PageIndex> pages, SampleLog& log) {
+  while (!pages.empty()) {
+    auto batch = std::ranges::find(batches_, size_t{0}, &Batch::unwritten);
+    if (batch == std::end(batches_)) {
+      wait_for_write();
+      continue;
+    }
+    enlarge_pipe(*batch);
+    std::span<const PageIndex> part = pages.first(std::min(pages.size(), batch->room));
+    if (take(*batch, part) > 0) remove(*batch, &log);
+    pages = pages.subspan(part.size());
+  }
+}
+
+// Phases 2 to 4.
+void Evictor::remove(Batch& batch, SampleLog* log) {
   inject::pause("evict:selected");
   uint64_t t1 = ticks();
   hold(batch);
@@ -212,17 +238,24 @@ bool Evictor::start(Batch& batch) {
   uint64_t t2 = ticks();
   unmap(batch);
   inject::pause("evict:unmapped");
+  if (log) add_samples(batch, *log);
   uint64_t t3 = ticks();
   release_clean(batch);
   if (batch.dirty_count > 0) write(batch);
   uint64_t t4 = ticks();
   counters_.add(Counter::kBatches);
-  counters_.add(Counter::kSelectTicks, t1 - t0);
   counters_.add(Counter::kHoldTicks, t2 - t1);
   counters_.add(Counter::kUnmapTicks, t3 - t2);
   counters_.add(Counter::kWriteTicks, t4 - t3);
   count_cpu_time();
-  return true;
+}
+
+// Before any of the pages can be fetched.
+void Evictor::add_samples(const Batch& batch, SampleLog& log) {
+  for (size_t i = 0; i < batch.count; i++) {
+    bool dirty = table_[batch.pages[i]].load().has(PageWord::kDirty);
+    log.add_page(dirty ? SampleKind::kFarDirty : SampleKind::kFarClean, batch.pages[i]);
+  }
 }
 
 // Phase 2. The pipe has room for the pages of a batch, so it is never full here. A short count means that the kernel

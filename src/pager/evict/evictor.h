@@ -38,6 +38,8 @@
 
 namespace farside::pager {
 
+class SampleLog;
+
 // Informed of pages that hold far objects when they are evicted. Called by evictors, while the pages are in kEvicting
 // and still mapped. Must not wait, allocate or touch far memory.
 class PageObserver {
@@ -137,6 +139,8 @@ class Evictor final : public NearObject, private ChannelOwner {
   bool poll();
   // Polls until there is progress, and sleeps where there is none for a while.
   void wait_for_write() override;
+  // Makes these pages far, as far as they are near and not pinned, although no frame is wanted. Adds them to the log.
+  void make_far(std::span<const PageIndex> pages, SampleLog& log);
   // Waits until no batch is in flight.
   void drain();
   bool busy() const { return in_flight_ > 0 || huge_.busy(); }
@@ -158,6 +162,9 @@ class Evictor final : public NearObject, private ChannelOwner {
   bool start(Batch& batch);
   void enlarge_pipe(Batch& batch);
   size_t select(Batch& batch);
+  size_t take(Batch& batch, std::span<const PageIndex> candidates);
+  void remove(Batch& batch, SampleLog* log);
+  void add_samples(const Batch& batch, SampleLog& log);
   size_t take_freed(std::span<PageIndex> out);
   bool claim(PageIndex page, PageWord* word);
   void notify_observer(const Batch& batch);

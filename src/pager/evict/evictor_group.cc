@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "pager/evict/sampler.h"
 #include "pager/pages/budget.h"
 #include "pager/thread/thread_slot.h"
 
@@ -128,6 +129,7 @@ void EvictorGroup::run(unsigned index) {
     working = is_wanted(index, working);
     bool progress = evictor.step(working);
     progress |= work_in_background();
+    if (index == 0 && sampler_ && sampler_->is_due()) sampler_->step(evictor, evictor_ns());
     if (progress) {
       idle = fruitless = 0;
     } else if (++idle <= Evictor::kIdleSpins) {
@@ -144,11 +146,16 @@ void EvictorGroup::run(unsigned index) {
   registry_.detach();
 }
 
-void EvictorGroup::size() {
+// By the first evictor.
+uint64_t EvictorGroup::evictor_ns() {
   evictors_[0]->count_cpu_time();
-  uint64_t evictor_ns = 0;
-  for (const auto& e : evictors_) evictor_ns += e ? e->counters().get(Counter::kEvictorCpuNs) : 0;
-  if (sizing_.step(evictor_ns)) wake();
+  uint64_t sum = 0;
+  for (const auto& e : evictors_) sum += e ? e->counters().get(Counter::kEvictorCpuNs) : 0;
+  return sum;
+}
+
+void EvictorGroup::size() {
+  if (sizing_.step(evictor_ns())) wake();
 }
 
 // System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
@@ -181,7 +188,8 @@ void EvictorGroup::sleep(unsigned index) {
   slot.asleep.store(true, std::memory_order_seq_cst);
   bool frame_wanted = index == 0 && pool_.wants_frame();
   if (frames_.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
-  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
+  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load())
+    slot.work.wait(seen, index == 0 && sampler_ && sampler_->is_on() ? Sampler::kPauseNs : kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }
 

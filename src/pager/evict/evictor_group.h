@@ -13,6 +13,7 @@
 
 namespace farside::pager {
 
+class Sampler;
 struct ThreadSlot;
 
 class EvictorGroup {
@@ -30,6 +31,8 @@ class EvictorGroup {
   void set_background_work(bool (*work)(void*), void* argument) {
     background_work_ = work, background_argument_ = argument;
   }
+  // The first evictor makes the pages of samples far. Call before start().
+  void set_sampler(Sampler* sampler) { sampler_ = sampler; }
   // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been
   // removed, no evictor calls it any more.
   void set_observer(PageObserver* observer) {
@@ -103,6 +106,7 @@ class EvictorGroup {
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
   void run_paused(unsigned index);
+  uint64_t evictor_ns();
   void size();
   void relieve_waiting(unsigned rounds);
   void sleep(unsigned index);
@@ -133,6 +137,7 @@ class EvictorGroup {
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
   void* background_argument_ = nullptr;
+  Sampler* sampler_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
   PageFifo freed_, preferred_;
   std::atomic<bool> background_wanted_{false};

@@ -6,6 +6,7 @@
 #include "base/inject.h"
 #include "base/log.h"
 #include "fiber/wait.h"
+#include "pager/shared/sample_log.h"
 
 namespace farside::pager {
 
@@ -200,8 +201,9 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
 
 // Adds the window of the stream that this fault continues, and returns the window after it.
 Window FaultPath::claim_stream(ThreadSlot& t, Claim& claim, PageState state) {
-  Window window = t.prefetcher.on_fault(claim.pages[0]);
   bool far = state == PageState::kFar;
+  if (far && samples_.is_open()) return {};  // each use of a sampled page is to be seen
+  Window window = t.prefetcher.on_fault(claim.pages[0]);
   if (far) fetches_.record_used_window(t);
   if (far) huge_.shorten(t, window);
   if (window.count == 0) return {};

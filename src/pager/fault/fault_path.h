@@ -26,6 +26,7 @@ class FaultPath {
         table_(pages.table),
         frames_(pages.frames),
         twins_(pages.twins),
+        samples_(pages.samples),
         threads_(inside.threads),
         gate_(inside.gate),
         fetches_(fetches),
@@ -61,6 +62,7 @@ class FaultPath {
   PageTable& table_;
   Frames& frames_;
   Twins& twins_;
+  SampleLog& samples_;
   ThreadRegistry& threads_;
   Gate& gate_;
   FetchPath& fetches_;

@@ -7,6 +7,7 @@
 #include "base/inject.h"
 #include "base/log.h"
 #include "fiber/wait.h"
+#include "pager/shared/sample_log.h"
 
 namespace farside::pager {
 namespace {
@@ -24,6 +25,7 @@ FetchPath::FetchPath(const PageMemory& pages, const ThreadsAndGate& inside, remo
       frames_(pages.frames),
       budget_(pages.budget),
       twins_(pages.twins),
+      samples_(pages.samples),
       threads_(inside.threads),
       gate_(inside.gate),
       store_(store),
@@ -114,6 +116,7 @@ bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
     return false;
   }
   if (word.is(PageState::kFar)) t.refault_ages.put(age);
+  samples_.add_page(word.is(PageState::kFar) ? SampleKind::kFetched : SampleKind::kTouched, page);
   return true;
 }
 

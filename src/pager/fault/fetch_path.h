@@ -114,6 +114,7 @@ class FetchPath {
   Frames& frames_;
   Budget& budget_;
   Twins& twins_;
+  SampleLog& samples_;
   ThreadRegistry& threads_;
   Gate& gate_;
   remote::RemoteStore* store_;

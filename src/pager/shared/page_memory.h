@@ -15,10 +15,11 @@ class HugeQueue;
 class HugeTable;
 class PageTable;
 class Policy;
+class SampleLog;
 class ThreadRegistry;
 class Twins;
 
-// Where pages are, their words, which of them leave first, and how many may be near.
+// Where pages are, their words, which of them leave first, how many may be near, and the log of those that are sampled.
 struct PageMemory {
   FarSpace& space;
   PageTable& table;
@@ -26,6 +27,7 @@ struct PageMemory {
   Frames& frames;
   Budget& budget;
   Twins& twins;
+  SampleLog& samples;
 };
 
 // The same of huge pages.

@@ -80,6 +80,11 @@ Sizing::Totals Sizing::totals(uint64_t evictor_ns) const {
   return sum;
 }
 
+Sizing::Times Sizing::times(uint64_t evictor_ns) const {
+  Totals now = totals(evictor_ns);
+  return {now.time, saturating_sub(now.cpu, now.evictor), ns_of(now.lost) + kDeliveryNs * now.faults};
+}
+
 Histogram Sizing::ages() const {
   Histogram sum;
   threads_.for_each([&](ThreadSlot& t) { sum.add(t.refault_ages); });

@@ -30,6 +30,13 @@ class Sizing {
     uint64_t near, populated;
   };
   Means means() const;
+  // Of all threads, since they were started. By one thread.
+  struct Times {
+    uint64_t elapsed_ns = 0;  // since any time
+    uint64_t run_ns = 0;      // processor time of the program's threads, in faults too
+    uint64_t lost_ns = 0;     // in faults, without first touches
+  };
+  Times times(uint64_t evictor_ns) const;
   // In the child of a fork, whose threads and counters are new.
   void reset_in_child();
 
