@@ -1,5 +1,5 @@
-"""farside plan: every share is measured or, with --predict, computed from one run. The program's output is not shown;
-failures and interruptions end farside plan without leaving the program behind."""
+"""farside plan: what a program needs is computed from one sampled run; or every share is measured, or all accesses are
+observed. The program's output is not shown; failures and interruptions end farside plan without leaving the program behind."""
 import json
 import os
 import signal
@@ -19,9 +19,81 @@ print("written by the program", file=sys.stderr)
 """
 
 
-class PlanTest(SystemTest):
+# For a few seconds: reads a half of 64 MiB again and again, a word of a page in turn, and never the other half.
+HALF = """
+import time
+block = bytearray(64 << 20)
+pages, end, total = len(block) // 8192, time.monotonic() + 4, 0
+while time.monotonic() < end: total += sum(block[page * 4096] for page in range(pages))
+"""
+
+
+class Planner(SystemTest):
     def plan(self, *words, seconds=120):
         return run([FARSIDE, "plan", *map(str, words)], seconds=seconds, env=environment(), cwd=self.folder)
+
+
+class OneRunTest(Planner):
+    def read(self):
+        return json.loads((self.folder / "plan.json").read_text())
+
+    def test_what_is_never_used_again_needs_no_near_memory(self):
+        result = self.plan("--quiet", "--json", "plan.json", "--svg", "plan.svg", "--", PYTHON, "-c", HALF)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        plan = self.read()
+        self.assertGreater(plan["rounds"], 16)
+        self.assertAlmostEqual(plan["heap_bytes"], 64 << 20, delta=12 << 20)
+        self.assertAlmostEqual(plan["keep"]["bytes"], 34 << 20, delta=9 << 20)
+        self.assertGreater(plan["points"][0]["slowdown"], 1.1)
+        last = result.output.decode().splitlines()[-1]
+        self.assertRegex(last, r"^at most 10% slower: --local \d+M ")
+        self.assertIn("answer", (self.folder / "plan.svg").read_text())
+
+    def test_a_program_that_uses_all_of_its_heap_gets_no_size(self):
+        result = self.plan("--quiet", "--", PYTHON, "-c", HALF.replace("8192", "4096"))
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertIn("--local 100%", result.output.decode().splitlines()[-1])
+
+    def test_a_server_ends_with_its_load(self):
+        server = HALF.replace("+ 4", "+ 1000")
+        result = self.plan("--quiet", "--load", "sleep 2", "--json", "plan.json", "--", PYTHON, "-c", server)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertGreater(self.read()["seconds"], 1.5)
+        result = self.plan("--quiet", "--load", "exit 3", "--", PYTHON, "-c", server)
+        self.assertEqual(result.status, FAILURE)
+        self.assertIn("the command of --load ended with status 3", result.errors.decode())
+
+    def test_a_time_ends_a_program(self):
+        result = self.plan("--quiet", "--for", "3", "--json", "plan.json", "--", PYTHON, "-c", HALF.replace("+ 4", "+ 99"))
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertLess(self.read()["seconds"], 20)
+
+    def test_forked_processes_are_sampled_too(self):
+        script = f"import os\nif os.fork() == 0:\n exec({HALF!r})\n os._exit(0)\nos.wait()\n"
+        result = self.plan("--quiet", "--json", "plan.json", "--", PYTHON, "-c", script)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertAlmostEqual(self.read()["heap_bytes"], 64 << 20, delta=12 << 20)
+
+    def test_too_short_a_program_is_named(self):
+        result = self.plan("--quiet", "--", PYTHON, "-c", "pass")
+        self.assertEqual(result.status, FAILURE)
+        self.assertIn("give the program more to do", result.errors.decode())
+        self.assertEqual(result.output, b"")
+
+    def test_an_interruption_delivers_what_was_sampled(self):
+        process = subprocess.Popen([FARSIDE, "plan", "--quiet", "--", PYTHON, "-c", HALF.replace("+ 4", "+ 999")],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+                                   start_new_session=True)
+        self.addCleanup(end_group, process)
+        time.sleep(6)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, FAILURE, errors.decode())
+        self.assertIn(b"Stopped by a signal", output, errors.decode())
+        self.assertIn(b"--local", output.splitlines()[-1])
+
+
+class PlanTest(Planner):
 
     def test_every_share_is_measured(self):
         result = self.plan("--shares", "100,20", "--latency", "3.9", "--json", "plan.json", "--svg", "plan.svg", "--",
@@ -88,7 +160,7 @@ class PlanTest(SystemTest):
 
 class PredictTest(SystemTest):
     def predict(self, *words, **changes):
-        return run([FARSIDE, "plan", "--quiet", "--predict", *map(str, words)], seconds=120, env=environment(**changes),
+        return run([FARSIDE, "plan", "--quiet", "--blocks", *map(str, words)], seconds=120, env=environment(**changes),
                    cwd=self.folder)
 
     def test_misses_of_a_loop_are_what_they_must_be(self):

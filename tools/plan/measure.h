@@ -9,8 +9,8 @@
 namespace farside::plan {
 
 struct PlanSettings {
-  std::vector<unsigned> shares = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};  // percent of the heap that may be near
-  std::vector<double> latencies;                                             // of other links, in us
+  std::vector<unsigned> shares;   // percent of the heap that may be near
+  std::vector<double> latencies;  // of other links, in us
   unsigned repetitions = 1;
   double slowdown = 0.1;  // accepted slowdown compared with native; 0.1: 10 %
 };

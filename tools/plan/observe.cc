@@ -177,8 +177,8 @@ Result<std::string> find_valgrind() {
   Result<std::string> found = find_program("valgrind", path ? path : "");
   if (found.ok()) return found;
   return Status::error(ENOENT,
-                       "valgrind is not installed, and --predict observes programs with it; on Debian: "
-                       "apt install valgrind, or leave --predict out to measure instead");
+                       "valgrind is not installed, and --blocks observes programs with it; on Debian: "
+                       "apt install valgrind, or leave --blocks out");
 }
 
 Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,

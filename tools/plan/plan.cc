@@ -1,4 +1,5 @@
-// farside plan: how much near memory a program needs, measured at several shares and compared with an ideal system.
+// farside plan: how much near memory a program needs: computed from one sampled run, measured at several shares, or for
+// blocks of several sizes from all accesses.
 #include "tools/plan/plan.h"
 
 #include <fmt/ranges.h>
@@ -11,6 +12,8 @@
 #include "launch/preload.h"
 #include "report/files.h"
 #include "tools/plan/measure.h"
+#include "tools/plan/one_run.h"
+#include "tools/plan/one_run_report.h"
 #include "tools/plan/plan_report.h"
 #include "tools/plan/predict.h"
 #include "tools/plan/predict_report.h"
@@ -21,27 +24,27 @@ namespace {
 constexpr unsigned kMaxRepetitions = 100;
 
 constexpr const char* kHelp =
-    "Runs the program natively and over far memory at each share of near memory, without input and output. Prints the\n"
-    "throughput beside that of an ideal system, in which a fault that fetches costs the latency of the link and "
-    "nothing\n"
-    "else. The latency is measured; --latency adds curves for other links. Also prints the causes of the difference, "
-    "and\n"
-    "the smallest share that is fast enough. See docs/guide/plan.md.\n\n"
-    "With --predict no share is measured. One run is observed with valgrind, which takes some hundred times as long "
-    "as\n"
-    "the program alone. Misses, access times and slowdowns are computed from it for every share, for blocks of 64 B "
-    "to\n"
-    "2 MiB, over several links and on published systems.\n\n"
+    "Runs the program once, with all of its memory near, and samples which pages it uses. Prints what it would lose "
+    "with\n"
+    "less near memory, and the smallest size with which it is fast enough. The program gets no input, and its output "
+    "is\n"
+    "discarded. A server gets SIGTERM after --for, or when its --load has ended. See docs/guide/plan.md.\n\n"
+    "With --shares the program runs natively and at each share of near memory instead, and its throughput is printed\n"
+    "beside that of an ideal system, in which a fault costs the latency of the link and nothing else.\n\n"
+    "With --blocks one run is observed with valgrind, which takes some hundred times as long as the program alone.\n"
+    "Misses, access times and slowdowns are computed for blocks of 64 B to 2 MiB, over several links and on published\n"
+    "systems.\n\n"
     "Examples:\n"
     "  farside plan -- sort big.txt\n"
-    "  farside plan --predict --seconds 300 --slowdown 20% --svg plan.svg -- ./job small.csv\n"
-    "  farside plan --predict --check --shares 25,50,75 -- ./job small.csv\n"
-    "  farside plan --record sort.pages -- sort small.txt\n"
+    "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv\n"
+    "  farside plan --for 60 --load 'redis-benchmark -q -t get -r 1000000' -- redis-server\n"
     "  farside plan --shares 10,25,50,100 --latency 3.9 --repeat 3 --json plan.json --svg plan.svg -- ./job data.csv\n"
-    "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv";
+    "  farside plan --blocks --seconds 300 --svg plan.svg -- ./job small.csv\n"
+    "  farside plan --record sort.pages -- sort small.txt";
 
 struct PlanArguments {
   cli::GivenOptions options;
+  OneRunSettings one_run;
   PlanSettings settings;
   PredictSettings predict;
   bool predicted = false, checked = false;
@@ -53,23 +56,37 @@ Status settle_slowdown(PlanArguments* a) {
   if (!share.ok() || !share->is_share())
     return Status::error(EINVAL, "--slowdown={} is not valid; use a share of native, above 0% and up to 100%",
                          a->slowdown);
-  a->settings.slowdown = a->predict.slowdown = share->share;
+  a->settings.slowdown = a->predict.slowdown = a->one_run.slowdown = share->share;
   a->predict.latencies = a->settings.latencies;
   auto& shares = a->settings.shares;
+  if (a->checked && shares.empty()) shares = {25, 50, 75, 100};
   std::ranges::sort(shares);
   shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
   return {};
 }
 
-// The prediction; with --check also the measurement.
-Result<nlohmann::json> predict(const PlanArguments& a, const cli::RunSettings& run, const std::string& path,
-                               const std::vector<std::string>& program) {
-  auto document = predict_plan(a.predict, run, path, program);
+// With --check what was computed is measured, too.
+Result<nlohmann::json> make_plan(const PlanArguments& a, const cli::RunSettings& run, const std::string& path,
+                                 const std::vector<std::string>& program) {
+  if (!a.settings.shares.empty() && !a.checked) return measure_plan(a.settings, run, path, program);
+  auto document =
+      a.predicted ? predict_plan(a.predict, run, path, program) : plan_one_run(a.one_run, run, path, program);
   if (!document.ok() || !a.checked) return document;
   auto measured = measure_plan(a.settings, run, path, program);
   if (!measured.ok()) return measured.status();
-  add_check(*measured, &*document);
+  if (a.predicted) add_check(*measured, &*document);
+  else check_one_run(*measured, &*document);
   return document;
+}
+
+std::string text_of(const nlohmann::json& document) {
+  if (document.contains("systems")) return predict_text(document);
+  return document.contains("rounds") ? one_run_text(document) : plan_text(document);
+}
+
+std::vector<LineChart> charts_of(const nlohmann::json& document) {
+  if (document.contains("systems")) return predict_charts(document);
+  return document.contains("rounds") ? one_run_chart(document) : plan_chart(document);
 }
 
 int record(const PlanArguments& a, const cli::RunSettings& run, const std::string& path,
@@ -93,14 +110,12 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   Result<std::string> path = cli::find_runnable("farside plan", program, &exit_status);
   if (!path.ok()) return fail(path.status(), exit_status);
   if (!a.record.empty()) return record(a, *run, *path, program);
-  Result<nlohmann::json> document =
-      a.predicted ? predict(a, *run, *path, program) : measure_plan(a.settings, *run, *path, program);
+  Result<nlohmann::json> document = make_plan(a, *run, *path, program);
   if (!document.ok()) return fail(document.status());
-  fputs((a.predicted ? predict_text(*document) : plan_text(*document)).c_str(), stdout);
+  fputs(text_of(*document).c_str(), stdout);
   Status written = write_file(a.json, document->dump(2) + "\n");
   if (written.ok() && !a.svg.empty()) {
-    auto charts = a.predicted ? predict_charts(*document) : plan_chart(*document);
-    written = write_file(a.svg, to_svg(charts, fmt::format("{}", fmt::join(program, " "))));
+    written = write_file(a.svg, to_svg(charts_of(*document), fmt::format("{}", fmt::join(program, " "))));
   }
   if (!written.ok()) return fail(written);
   return document->value("complete", true) ? 0 : kExitFailure;
@@ -114,11 +129,11 @@ int run_plan(int argc, const char* const* argv) {
   Command command("farside plan", cli::tool_help("plan"));
   auto arguments = std::make_shared<PlanArguments>();
   PlanSettings& settings = arguments->settings;
-  command.add_option("--shares", &settings.shares, "percent of the heap that may be near, separated by commas")
+  command
+      .add_option("--shares", &settings.shares, "measure with these percentages of the heap near, separated by commas")
       .value("LIST")
       .separator(',')
-      .range(1u, 100u)
-      .show_default();
+      .range(1u, 100u);
   command
       .add_option("--latency", &settings.latencies, "microseconds that a page takes over another link; again for more")
       .value("US")
@@ -131,15 +146,19 @@ int run_plan(int argc, const char* const* argv) {
       .value("N")
       .range(1u, kMaxRepetitions)
       .show_default();
-  Option& predict =
-      command.add_flag("--predict", &arguments->predicted, "predict from one observed run instead of measuring shares");
+  command.add_option("--for", &arguments->one_run.seconds, "send it SIGTERM after so many seconds")
+      .value("S")
+      .non_negative();
+  command.add_option("--load", &arguments->one_run.load, "run this in a shell beside it, then send it SIGTERM")
+      .value("COMMAND");
+  Option& predict = command.add_flag("--blocks", &arguments->predicted,
+                                     "observe all accesses with valgrind, for blocks of all sizes");
   command.add_option("--seconds", &arguments->predict.seconds, "that the observed run may take; 0: any time")
       .value("S")
       .non_negative()
       .needs(predict)
       .show_default();
-  command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was predicted")
-      .needs(predict);
+  command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was computed");
   command
       .add_option("--record", &arguments->record,
                   "only observe one run, and write the pages that it accesses to this "

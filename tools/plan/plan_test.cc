@@ -176,7 +176,6 @@ TEST(PlanCommandTest, HelpHasExamplesAndMistakesAreOneLine) {
   for (const std::vector<const char*>& line : {std::vector<const char*>{},
                                                {"--shares", "0,10", "--", "true"},
                                                {"--seconds", "5", "--", "true"},
-                                               {"--check", "--", "true"},
                                                {"--slowdown", "1G", "--", "true"}}) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(plan(line), kExitUsage);

@@ -251,7 +251,7 @@ Result<json> predict_plan(const PredictSettings& settings, const cli::RunSetting
                          "{} accessed no memory that may be far; give the program itself, not a script that starts it",
                          program[0]);
   }
-  auto prices = measure_prices(run, settings.latencies, faulting_threads(*native), hold);
+  auto prices = measure_prices(run, {.latencies = settings.latencies, .threads = faulting_threads(*native)}, hold);
   if (!prices.ok()) return prices.status();
   json made = prediction_of(observed, *native, *prices, cache_sizes(), settings.slowdown);
   made["command"] = "plan";

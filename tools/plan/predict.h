@@ -1,4 +1,4 @@
-// `farside plan --predict`: predicts a program's behaviour with less near memory from one observed run, the prices of
+// `farside plan --blocks`: predicts a program's behaviour with less near memory from one observed run, the prices of
 // misses, and its native time.
 #pragma once
 #include <nlohmann/json.hpp>

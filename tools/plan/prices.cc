@@ -124,13 +124,13 @@ struct Link {
   std::string name, address, token;
 };
 
-std::vector<Link> links(const cli::RunSettings& run, const std::vector<double>& latencies,
-                        const ServerProcess* server) {
+std::vector<Link> links(const cli::RunSettings& run, const PriceSettings& settings, const ServerProcess* server) {
   if (!server) return {{run.options.far_address, run.options.far_address, run.options.token}};
-  std::vector<Link> all = {{"shm", server->shm(), server->token()},
-                           {"tcp", server->tcp(), server->token()},
-                           {"RDMA, 3 us", server->shm() + kRdmaLatency, server->token()}};
-  for (double us : latencies) {
+  std::vector<Link> all = {{"shm", server->shm(), server->token()}};
+  if (!settings.other_links) return all;
+  all.push_back({"tcp", server->tcp(), server->token()});
+  all.push_back({"RDMA, 3 us", server->shm() + kRdmaLatency, server->token()});
+  for (double us : settings.latencies) {
     all.push_back({fmt::format("{:g} us", us), fmt::format("{}?latency_us={:g}", server->shm(), us), server->token()});
   }
   return all;
@@ -138,8 +138,8 @@ std::vector<Link> links(const cli::RunSettings& run, const std::vector<double>& 
 
 }  // namespace
 
-Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const std::vector<double>& latencies,
-                                                  unsigned threads, const SignalHold& hold) {
+Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const PriceSettings& settings,
+                                                  const SignalHold& hold) {
   std::unique_ptr<ServerProcess> server;
   if (run.embedded()) {
     auto started = ServerProcess::start(hold, 2 * kBytes + 32 * remote::kSlabBytes);
@@ -147,14 +147,14 @@ Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, c
     server = std::move(*started);
   }
   std::vector<FarsidePrices> prices;
-  std::vector<Link> measured = links(run, latencies, server.get());
+  std::vector<Link> measured = links(run, settings, server.get());
   for (const Link& link : measured) prices.push_back({link.name, {}});
   Progress progress(kRepetitions * measured.size(), run.options.quiet);
   for (unsigned i = 0; i < kRepetitions * measured.size(); i++) {
     const Link& link = measured[i % measured.size()];
     progress.step("prices over " + link.name);
-    Result<json> us =
-        run_in_child(hold, [&] { return Prices({.address = link.address, .token = link.token}, threads).measure(); });
+    Result<json> us = run_in_child(
+        hold, [&] { return Prices({.address = link.address, .token = link.token}, settings.threads).measure(); });
     if (!us.ok()) return us.status();
     FarsidePrice price = {(*us)["us"].get<NearEvents>(), (*us)["stream_fetch_at_work"]};
     prices[i % measured.size()].repetitions.push_back(price);

@@ -36,10 +36,15 @@ struct FarsidePrices {
   std::vector<FarsidePrice> repetitions;
 };
 
+struct PriceSettings {
+  bool other_links = true;        // else only the one that the run uses
+  std::vector<double> latencies;  // of further links, in us
+  unsigned threads = 1;           // that fault at the same time
+};
 // Measures over shared memory, tcp, and shared memory with 3 us added as for RDMA, and with each of `latencies` added;
-// or over the server that the user named. `threads` threads fault at the same time. The caller has no threads.
-Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const std::vector<double>& latencies,
-                                                  unsigned threads, const SignalHold& hold);
+// or over the server that the user named. The caller has no threads.
+Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const PriceSettings& settings,
+                                                  const SignalHold& hold);
 
 // A published system: it fetches blocks of one size, keeps the most recently used ones near, and pays the same for
 // every miss.

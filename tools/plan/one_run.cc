@@ -1,0 +1,304 @@
+#include "tools/plan/one_run.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "launch/installation.h"
+#include "launch/run_captured.h"
+#include "measure/statistics.h"
+#include "pager/pages/budget.h"
+#include "report/format.h"
+#include "report/machine.h"
+
+namespace farside::plan {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kPoints = 40;
+constexpr double kMinBytes = static_cast<double>(pager::Budget::kMinPages * kPageSize);
+
+// ---- The run ----
+
+// Asks a program that does not end by itself to end: after a time, or when its load has ended.
+class Ending {
+ public:
+  explicit Ending(const OneRunSettings& settings) : settings_(settings) {}
+  ~Ending() {
+    if (load_ > 0) kill(-load_, SIGKILL), waitpid(load_, nullptr, 0);
+  }
+
+  bool is_wanted() const { return settings_.seconds > 0 || !settings_.load.empty(); }
+  bool was_asked() const { return asked_ns_ > 0; }
+  const Status& load_status() const { return failed_; }
+
+  // group: of the program's processes.
+  void look(pid_t group) {
+    if (asked_ns_ > 0) {
+      if (now_ns() - asked_ns_ > kGraceNs) kill(-group, SIGKILL);
+      return;
+    }
+    if (!settings_.load.empty() && load_ < 0 && since_start() > kStartSeconds) start_load();
+    bool ended = load_ > 0 && load_has_ended();
+    bool late = settings_.seconds > 0 && since_start() > settings_.seconds;
+    if (!ended && !late && failed_.ok()) return;
+    asked_ns_ = now_ns();
+    kill(-group, SIGTERM);
+  }
+
+ private:
+  static constexpr uint64_t kGraceNs = 20'000'000'000;
+  static constexpr double kStartSeconds = 1;  // until the program accepts its load
+
+  double since_start() const { return static_cast<double>(now_ns() - start_ns_) / 1e9; }
+
+  void start_load() {
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    const char* words[] = {"sh", "-c", settings_.load.c_str(), nullptr};
+    int error = posix_spawn(&load_, "/bin/sh", nullptr, &attributes, const_cast<char**>(words), environ);
+    posix_spawnattr_destroy(&attributes);
+    if (error) failed_ = Status::error(error, "cannot start the shell for --load: {}", strerror(error));
+  }
+
+  bool load_has_ended() {
+    int status;
+    if (waitpid(load_, &status, WNOHANG) != load_) return false;
+    load_ = 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      failed_ = Status::error(ECHILD, "the command of --load ended with status {}",
+                              WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    return true;
+  }
+
+  const OneRunSettings& settings_;
+  const uint64_t start_ns_ = now_ns();
+  uint64_t asked_ns_ = 0;
+  pid_t load_ = -1;
+  Status failed_;
+};
+
+Result<std::vector<Samples>> read_all(const std::string& directory) {
+  std::vector<Samples> processes;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (!entry.path().filename().string().starts_with("sample.")) continue;
+    Result<Samples> samples = read_samples(entry.path());
+    if (!samples.ok()) return samples.status();
+    if (samples->rounds.size() > 1) processes.push_back(std::move(*samples));
+  }
+  if (processes.empty())
+    return Status::error(ENODATA,
+                         "no process ran for long enough to be sampled, a second or so; give the program more to do");
+  return processes;
+}
+
+// Near memory is not limited, and the pages of samples are single ones.
+// *complete: false where a signal ended it early; the samples are there until then.
+Result<std::vector<Samples>> run_sampled(const OneRunSettings& settings, const std::string& path,
+                                         const std::vector<std::string>& program, const SignalHold& hold,
+                                         bool* complete) {
+  auto installation = find_installation();
+  if (!installation.ok()) return installation.status();
+  auto directory = PrivateDirectory::create();
+  if (!directory.ok()) return directory.status();
+  std::string prefix = (*directory)->file("sample");
+  setenv("FARSIDE_SAMPLE", prefix.c_str(), 1);
+  std::vector<std::string> words = {
+      installation->farside(), "run", "--quiet", "--local", "100%", "--huge", "never", "--"};
+  words.push_back(path);
+  words.insert(words.end(), program.begin() + 1, program.end());
+  Ending ending(settings);
+  CaptureOptions options{.keep_output = false};
+  if (ending.is_wanted()) {
+    options.meanwhile = [&](pid_t pid) {
+      ending.look(pid);
+      usleep(5000);
+    };
+  }
+  Result<CapturedRun> done = run_captured(words, hold, options);
+  unsetenv("FARSIDE_SAMPLE");
+  *complete = done.ok();
+  if (!done.ok() && done.status().code() != EINTR) return done.status();
+  if (!ending.load_status().ok()) return ending.load_status();
+  if (done.ok() && !done->succeeded() && !ending.was_asked())
+    return Status::error(ECHILD, "the program fails: {}", done->outcome());
+  return read_all(std::filesystem::path(prefix).parent_path());
+}
+
+// ---- The outlook ----
+
+uint64_t largest_heap(const std::vector<Samples>& processes) {
+  uint64_t most = 0;
+  for (const Samples& samples : processes) most = std::max(most, samples.heap_pages);
+  return most;
+}
+
+// Near memory also has frames that evictors keep ready, and the page table.
+double pages_within(double bytes) {
+  double pages = bytes / kPageSize;
+  return std::max(1.0, pages - 2 * static_cast<double>(pager::Frames::low_water_of(static_cast<uint64_t>(pages))));
+}
+
+std::vector<double> sizes_up_to(double heap) {
+  std::vector<double> sizes;
+  double step = std::max(heap / kPoints, static_cast<double>(kMiB));
+  for (double size = std::max(step, kMinBytes); size < heap; size += step) sizes.push_back(size);
+  sizes.push_back(std::max(heap, kMinBytes));
+  return sizes;
+}
+
+// Processor time that far memory would take, with `prices`.
+double lost_us(const Fetches& f, const NearEvents& prices) {
+  double random = f.all.value - f.in_streams;
+  return random * prices[kFetch] + f.in_streams * prices[kStreamFetch] + f.all.value * f.dirty * prices[kDirtyEviction];
+}
+
+NearEvents median_of(const FarsidePrices& prices) {
+  NearEvents middle;
+  for (size_t e = 0; e < kNearEvents; e++) {
+    std::vector<double> us;
+    for (const FarsidePrice& one : prices.repetitions) us.push_back(one.us[e]);
+    middle[e] = median(us);
+  }
+  return middle;
+}
+
+// What a fetch cost in the run itself, and the others in proportion.
+NearEvents prices_in(const Samples& samples, const NearEvents& alone) {
+  NearEvents us = alone;
+  if (alone[kFetch] <= 0) return us;
+  for (double& price : us) price *= samples.fault_us / alone[kFetch];
+  return us;
+}
+
+// The smallest size from which on `member` is at most `limit`, interpolated; 0: none.
+double smallest(const json& points, const char* member, double limit) {
+  double size = 0;
+  for (size_t i = points.size(); i-- > 0;) {
+    double here = points[i][member], bytes = points[i]["near_bytes"];
+    if (here > limit) {
+      if (size == 0) return 0;
+      double above = points[i + 1][member], next = points[i + 1]["near_bytes"];
+      return bytes + (next - bytes) * (here - limit) / std::max(1e-12, here - above);
+    }
+    size = bytes;
+  }
+  return size;
+}
+
+json keep_of(const json& points, double limit, double heap) {
+  constexpr double kWorthSaving = 0.9;
+  double bytes = smallest(points, "slowdown", limit);
+  if (bytes == 0 || bytes > kWorthSaving * heap) return nullptr;
+  double low = smallest(points, "low", limit), high = smallest(points, "high", limit);
+  return {{"bytes", bytes}, {"low", low}, {"high", high == 0 ? heap : high}};
+}
+
+unsigned busy_threads(const std::vector<Samples>& processes) {
+  double most = 1;
+  for (const Samples& samples : processes) most = std::max(most, samples.processors);
+  auto cores = static_cast<double>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
+  return static_cast<unsigned>(std::lround(std::min(most, cores)));
+}
+
+}  // namespace
+
+json outlook_of(const std::vector<Samples>& processes, const FarsidePrices& prices, double slowdown) {
+  constexpr double kPriceError = 0.15;
+  NearEvents alone = median_of(prices);
+  double ran_us = 0, seconds = 0;
+  double heap = static_cast<double>(largest_heap(processes) * kPageSize);
+  std::vector<double> bytes = sizes_up_to(heap), pages;
+  for (double size : bytes) pages.push_back(pages_within(size));
+  std::vector<double> fetches(bytes.size()), error(bytes.size()), streams(bytes.size()), lost(bytes.size());
+  uint64_t rounds = 0;
+  for (const Samples& samples : processes) {
+    std::vector<Fetches> of_process = fetches_with(samples, pages);
+    for (size_t i = 0; i < bytes.size(); i++) {
+      fetches[i] += of_process[i].all.value;
+      error[i] = std::hypot(error[i], of_process[i].all.error);
+      streams[i] += of_process[i].in_streams;
+      lost[i] += lost_us(of_process[i], prices_in(samples, alone));
+    }
+    ran_us += samples.useful_us * samples.processors;
+    rounds += samples.rounds.size();
+    seconds = std::max(seconds, samples.seconds);
+  }
+  json points = json::array();
+  for (size_t i = 0; i < bytes.size(); i++) {
+    double loss = lost[i] / ran_us, relative = fetches[i] > 0 ? kInterval95 * error[i] / fetches[i] : 0;
+    double reach = loss * std::hypot(relative, kPriceError);
+    points.push_back({{"near_bytes", static_cast<uint64_t>(bytes[i])},
+                      {"fetches", fetches[i]},
+                      {"fetches_error", kInterval95 * error[i]},
+                      {"in_streams", streams[i]},
+                      {"slowdown", 1 + loss},
+                      {"low", 1 + std::max(0.0, loss - reach)},
+                      {"high", 1 + loss + reach}});
+  }
+  json made = {{"seconds", seconds},
+               {"processes", processes.size()},
+               {"rounds", rounds},
+               {"heap_bytes", static_cast<uint64_t>(heap)},
+               {"rate", processes.front().rate()},
+               {"cut_off", std::ranges::any_of(processes, &Samples::is_cut_off)},
+               {"points", points},
+               {"keep", keep_of(points, 1 + slowdown, heap)}};
+  for (size_t e = 0; e < kNearEvents; e++) made["prices_us"][kNearEventNames[e]] = alone[e];
+  return made;
+}
+
+void check_one_run(const json& measured, json* document) {
+  const json& points = (*document)["points"];
+  double native = measured["native_s"]["median"], heap = (*document)["heap_bytes"];
+  auto predicted = [&](double bytes, const char* member) {
+    auto after = std::ranges::find_if(points, [&](const json& p) { return p["near_bytes"] >= bytes; });
+    if (after == points.end()) return points.back()[member].get<double>();
+    if (after == points.begin()) return (*after)[member].get<double>();
+    double left = (*std::prev(after))["near_bytes"], width = (*after)["near_bytes"].get<double>() - left;
+    return std::lerp((*std::prev(after))[member].get<double>(), (*after)[member].get<double>(), (bytes - left) / width);
+  };
+  json checked = json::array();
+  for (const json& point : measured["points"]) {
+    double bytes = std::max(kMinBytes, point["share"].get<double>() / 100 * heap);
+    const json& costs = point["costs"];
+    checked.push_back({{"share", point["share"]},
+                       {"fetches", costs["fetches"].get<double>() + costs["prefetched"].get<double>()},
+                       {"predicted_fetches", predicted(bytes, "fetches")},
+                       {"slowdown", point["seconds"]["median"].get<double>() / native},
+                       {"predicted_slowdown", predicted(bytes, "slowdown")}});
+  }
+  (*document)["checked"] = checked;
+}
+
+Result<json> plan_one_run(const OneRunSettings& settings, const cli::RunSettings& run, const std::string& path,
+                          const std::vector<std::string>& program) {
+  SignalHold hold;
+  bool complete = true;
+  Result<std::vector<Samples>> processes = run_sampled(settings, path, program, hold, &complete);
+  if (!processes.ok())
+    return complete ? processes.status() : Status::error(EINTR, "stopped by a signal before the program was sampled");
+  auto prices = measure_prices(run, {.other_links = false, .latencies = {}, .threads = busy_threads(*processes)}, hold);
+  if (!prices.ok()) return prices.status();
+  json made = outlook_of(*processes, prices->front(), settings.slowdown);
+  made["complete"] = complete;
+  made["command"] = "plan";
+  made["program"] = program;
+  made["machine"] = machine_json();
+  made["settings"] = {{"slowdown", settings.slowdown}};
+  return made;
+}
+
+}  // namespace farside::plan

@@ -1,0 +1,172 @@
+// Reads files that are written as the pager writes them, from programs that are modelled.
+#include "tools/plan/samples.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "launch/embedded_server.h"
+
+namespace farside::plan {
+namespace {
+
+constexpr double kTicksPerUs = 2000;
+
+// A program whose pages are all in the sample unless `threshold` says otherwise. Every access takes 1 us, and 5 more
+// where the page is far.
+class ModelledRun {
+ public:
+  ModelledRun(uint32_t pages, uint32_t threshold = kSampleAll) : far_(pages), touched_(pages), threshold_(threshold) {}
+
+  void access(uint32_t page) {
+    us_++;
+    make_far();
+    if (!is_sampled(page, threshold_)) return;
+    if (!touched_[page]) add(SampleKind::kTouched, page);
+    else if (far_[page]) add(SampleKind::kFetched, page), us_ += kFaultUs, lost_us_ += kFaultUs;
+    touched_[page] = true;
+    far_[page] = false;
+  }
+
+  void begin_round() {
+    add(SampleKind::kThreshold, threshold_);
+    add(SampleKind::kLostUs, static_cast<uint32_t>(lost_us_));
+    add(SampleKind::kRanUs, static_cast<uint32_t>(us_));
+    add(SampleKind::kPopulated, static_cast<uint32_t>(far_.size()));
+    add(SampleKind::kRound, slice_);
+    next_ = 0;
+  }
+
+  Samples samples() const {
+    auto directory = PrivateDirectory::create();
+    std::string path = (*directory)->file("sample");
+    SampleHeader header{};
+    header.magic = SampleHeader::kMagic;
+    header.ticks_per_us = kTicksPerUs;
+    header.events.store(events_.size() / sizeof(SampleEvent));
+    std::string begin(kSampleEventsAt, 0);
+    memcpy(begin.data(), &header, sizeof header);
+    std::ofstream(path, std::ios::binary) << begin << events_;
+    Result<Samples> samples = read_samples(path);
+    EXPECT_TRUE(samples.ok()) << samples.status().text();
+    return *samples;
+  }
+
+ private:
+  static constexpr double kFaultUs = 5;
+
+  // The pages of the next cluster, until the round has reached all of the slice.
+  void make_far() {
+    for (bool made = false; !made && next_ < far_.size(); next_ += kSampleCluster) {
+      if (!is_sampled(next_, threshold_) || sample_slice(next_) != slice_) continue;
+      for (uint32_t page = next_; page < next_ + kSampleCluster && page < far_.size(); page++) {
+        if (!touched_[page]) continue;
+        add(far_[page] ? SampleKind::kFarStill : SampleKind::kFarClean, page);
+        far_[page] = made = true;
+      }
+    }
+    if (next_ < far_.size() || next_ == kSampleAll) return;
+    slice_ = (slice_ + 1) % kSampleSlices;
+    next_ = kSampleAll;
+  }
+
+  void add(SampleKind kind, uint32_t value) {
+    struct {
+      uint64_t ticks;
+      uint32_t value;
+      SampleKind kind;
+    } event = {static_cast<uint64_t>(us_ * kTicksPerUs), value, kind};
+    events_.append(reinterpret_cast<const char*>(&event), sizeof event);
+  }
+
+  std::vector<bool> far_, touched_;
+  uint32_t slice_ = 0, next_ = kSampleAll;  // of the round; the page that it has reached
+  uint32_t threshold_;
+  double us_ = 0, lost_us_ = 0;
+  std::string events_;
+};
+
+// Accesses between two rounds.
+constexpr unsigned kPerRound = 40'000, kRounds = 48;
+
+double fetches_at(const Samples& samples, double pages) { return fetches_with(samples, {pages})[0].all.value; }
+
+TEST(SamplesTest, RandomAccessesMissInProportionToWhatIsNotNear) {
+  constexpr uint32_t kPages = 8192;
+  ModelledRun run(kPages);
+  std::mt19937 random(1);
+  for (uint32_t page = 0; page < kPages; page++) run.access(page);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kPages);
+  }
+  Samples samples = run.samples();
+  for (double part : {0.25, 0.5, 0.75}) {
+    double expected = (1 - part) * kRounds * kPerRound;
+    EXPECT_NEAR(fetches_at(samples, part * kPages), expected, 0.1 * expected) << part;
+  }
+  EXPECT_LT(fetches_at(samples, 1.2 * kPages), 0.01 * kRounds * kPerRound);
+}
+
+TEST(SamplesTest, ASmallerSampleSaysTheSameWithinItsError) {
+  constexpr uint32_t kPages = 32768;
+  std::mt19937 random(2);
+  ModelledRun run(kPages, kSampleAll / 8);
+  for (uint32_t page = 0; page < kPages; page++) run.access(page);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kPages);
+  }
+  Samples samples = run.samples();
+  EXPECT_NEAR(samples.rate(), 0.125, 0.001);
+  Fetches fetches = fetches_with(samples, {kPages / 2.0})[0];
+  double expected = 0.5 * kRounds * kPerRound;
+  EXPECT_NEAR(fetches.all.value, expected, 0.1 * expected);
+  EXPECT_GT(fetches.all.error, 0);
+  EXPECT_LT(fetches.all.error, 0.2 * expected);
+}
+
+// The two queues keep the part of a loop that fits; an LRU queue would keep nothing of it.
+TEST(SamplesTest, OfALoopThePartThatDoesNotFitMisses) {
+  constexpr uint32_t kPages = 10'000;
+  ModelledRun run(kPages);
+  uint32_t at = 0;
+  for (; at < kPages; at++) run.access(at);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(at++ % kPages);
+  }
+  std::vector<Fetches> fetches = fetches_with(run.samples(), {100, 2500, 5000, 7500, 9000, 11'500, 13'000});
+  EXPECT_NEAR(fetches[2].all.value, 0.5 * kRounds * kPerRound, 0.15 * kRounds * kPerRound);
+  EXPECT_NEAR(fetches[6].all.value, 0, 0.01 * kRounds * kPerRound);
+  EXPECT_GT(fetches[2].in_streams, 0.9 * fetches[2].all.value);
+}
+
+// A hot set beside pages that are never used again: only what is smaller than the hot set misses.
+TEST(SamplesTest, ColdPagesNeedNoNearMemory) {
+  constexpr uint32_t kPages = 8192, kHot = 1024;
+  ModelledRun run(kPages);
+  std::mt19937 random(3);
+  for (uint32_t page = 0; page < kPages; page++) run.access(page);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kHot);
+  }
+  Samples samples = run.samples();
+  EXPECT_LT(fetches_at(samples, 1.3 * kHot), 0.002 * kRounds * kPerRound);
+  EXPECT_GT(fetches_at(samples, 0.5 * kHot), 0.4 * kRounds * kPerRound);
+}
+
+TEST(SamplesTest, WhatIsNoFileOfSamplesIsAnError) {
+  auto directory = PrivateDirectory::create();
+  std::string path = (*directory)->file("other");
+  std::ofstream(path) << std::string(2 * kSampleEventsAt, 'x');
+  EXPECT_EQ(read_samples(path).status().code(), EINVAL);
+  std::ofstream(path) << "short";
+  EXPECT_EQ(read_samples(path).status().code(), EINVAL);
+}
+
+}  // namespace
+}  // namespace farside::plan
