@@ -48,6 +48,7 @@ SUBFOLDERS = {
     "bench/runner": set(),
     "bench/scale": {"bench/runner", "bench/scaling"},
     "bench/scaling": {"bench/runner"},
+    "bench/tiers": set(),
     "cli": {"cli/statistics"},
     "cli/doctor": {"cli"},
     "cli/statistics": set(),
