@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "transport/ranges.h"
@@ -29,7 +30,8 @@ uint64_t spread_pause(uint64_t pause_ns) { return pause_ns - random_u64() % (pau
 int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply) {
   uint64_t start = now_ns(), pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
-    uint64_t timeout = std::min(kDialTimeoutNs, retry.attempt_timeout_ns());
+    uint64_t left = std::max(saturating_sub(start + retry.limit_ns, now_ns()), ReconnectingChannel::kFirstPauseNs);
+    uint64_t timeout = std::min({kDialTimeoutNs, retry.attempt_timeout_ns(), left});
     int fd = dialer.open(status, reply, {}, timeout);
     if (fd >= 0 || !is_transient(fd)) return fd;
     uint64_t waited = now_ns() - start;
