@@ -196,7 +196,7 @@ class ToolsTest(unittest.TestCase):
         """What only analyses and measures is in no program that runs beside others."""
         symbols = subprocess.run(["nm", "--demangle", FARSIDE], capture_output=True, text=True, check=True).stdout
         self.assertIn("farside::cli::run_program", symbols)
-        for laboratory in ("farside::plan::", "farside::trace::", "farside::track::", "farside::to_svg", "farside::ZramSwap"):
+        for laboratory in ("farside::plan::", "farside::trace::", "farside::track::", "farside::ZramSwap"):
             self.assertNotIn(laboratory, symbols)
         for tool in ("plan", "trace", "track"):
             shown = run([FARSIDE, tool, "--help"], seconds=30, env=environment())
