@@ -37,6 +37,8 @@ def read_rows(text):
                 fields.append("")
             else:
                 fields[-1] += re.sub(r"\\(.)", r"\1", string) or name
+        if fields[len(COLUMNS):] == ["true"]:  # rare: see OptionRow
+            fields.pop()
         if len(fields) != len(COLUMNS):
             raise ValueError(f"{ROWS}: a row of {len(fields)} columns: {row.group(1)}")
         rows.append(dict(zip(COLUMNS, fields)))

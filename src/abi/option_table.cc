@@ -42,7 +42,7 @@ constexpr OptionRow kRows[] = {
     {"--tls verify-clients", "FARSIDE_TLS verify-clients", "", "off", "on or off", Scope::kServer,
      set_switch<&Options::tls_verify_clients>, "farside serve: require certificates of clients, of an authority in ca"},
     {"--fault", "FARSIDE_FAULT", "MODE", "auto", "auto, signal or handler", Scope::kProgram, set_word<&Options::fault>,
-     "how page faults are served"},
+     "how page faults are served", true},
     {"--huge", "FARSIDE_HUGE", "USE", "auto", "auto, always or never", Scope::kProgram, set_word<&Options::huge>,
      "use of 2 MiB pages, for streams and where the kernel would use them, for all large blocks, or for none"},
     {"--stats", "FARSIDE_STATS", "json:FILE", "", "json:FILE", Scope::kLauncher, set_form<&Options::stats>,

@@ -105,6 +105,7 @@ struct OptionRow {
   Scope scope;
   OptionSetter set;
   std::string_view help;
+  bool rare = false;  // farside run --help-tune lists it, and not farside run --help
 
   bool is_flag() const { return value.empty(); }
   bool is_key() const { return name.find(' ') != name.npos; }

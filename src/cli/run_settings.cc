@@ -143,7 +143,8 @@ void add_table_option(Command& command, GivenOptions* given, const OptionRow& ro
     command.add_flag(
         name, [take] { take("on"); }, help);
   } else if (row.set) {
-    command.add_option(name, take, help).value(std::string(row.value)).choices(choices_of(row));
+    Option& option = command.add_option(name, take, help).value(std::string(row.value)).choices(choices_of(row));
+    if (row.rare) option.hide();
   } else {
     command.add_repeated_option(name, take, help).value(std::string(row.value));
     suggest_keys(command, row);
@@ -155,7 +156,7 @@ void add_table_options(Command& command, GivenOptions* given, const std::set<std
     bool is_option = !row.is_key() && row.scope != Scope::kInternal && !without.contains(row.name);
     if (is_option) add_table_option(command, given, row, true);
   }
-  command.add_help("--help-tune", "Print the keys of --tune and exit", tune_help());
+  command.add_help("--help-tune", "Print the keys of --tune and rare options, and exit", tune_help());
 }
 
 TlsSettings tls_settings(const Options& options) {
@@ -166,6 +167,10 @@ std::string tune_help() {
   std::string text = "Keys of --tune KEY=VALUE,... and of FARSIDE_TUNE. The defaults suit most programs.\n\n";
   for (const OptionRow* key : keys_of(*find_option("--tune"))) {
     text += fmt::format("  {:<22} {}\n", fmt::format("{}={}", key->key(), key->value), describe_option(*key));
+  }
+  text += "\nOptions that few runs need:\n\n";
+  for (const OptionRow& row : option_rows()) {
+    if (row.rare) text += fmt::format("  {:<22} {}\n", fmt::format("{} {}", row.name, row.value), describe_option(row));
   }
   return text + "\nExample:\n  farside run --tune policy=lru,evictors=2 -- sort big.txt\n";
 }

@@ -93,6 +93,11 @@ Option& Option::show_default() {
   return *this;
 }
 
+Option& Option::hide() {
+  option_->group("");
+  return *this;
+}
+
 Option& Option::required() {
   option_->required();
   return *this;

@@ -52,6 +52,7 @@ class Option {
   Option& value(const std::string& name);  // the value's name in the help
   Option& show_default();                  // the target's value at the time of this call
   Option& required();
+  Option& hide();  // the help omits it; man pages and completions do not
   Option& needs(const Option& other);
   Option& separator(char between_values);
 

@@ -328,6 +328,7 @@ class LauncherTest(LaunchTest):
         keys = self.launch("--help-tune").output.decode()
         for key in ("log", "core", "policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
             self.assertRegex(keys, rf"(?m)^  {key}=")
+        self.assertRegex(keys, r"(?m)^  --fault MODE ")
 
     def test_sizes_are_printed_in_their_unit(self):
         self.assertIn(b", 16.0 TiB near,", self.launch("--local", "16T", "--", "true").errors)
