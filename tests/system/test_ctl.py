@@ -86,7 +86,7 @@ class CtlTest(SystemTest):
         for fault in ("signal", "handler"):
             with self.subTest(fault=fault):
                 process = self.start("--local", "64M", f"--fault={fault}")
-                for local in (16, 80, 12, 64):
+                for local in (16, 80, 20, 64):
                     [report] = self.report(process.pid, "--local", f"{local}M")
                     self.assertEqual(report["local_bytes"], local * MIB)
                     self.assertLessEqual(report["near_bytes"], local * MIB)
