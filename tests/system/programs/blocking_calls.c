@@ -127,14 +127,16 @@ static void* block_in_read(void* buffer) {
   return NULL;
 }
 
-// Returns when the thread with this id sleeps in the kernel.
-static void wait_until_asleep(pid_t thread) {
-  char path[64], state = 0;
-  snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-  for (int i = 0; state != 'S'; i++) {
+// Returns when the thread with this id sleeps in read(): it may also sleep while a page of its buffer is fetched.
+static void wait_until_it_reads(pid_t thread) {
+  char path[64];
+  int call = -1;
+  snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+  for (int i = 0; call != SYS_read; i++) {
     CHECK(i < 100000);
     FILE* file = fopen(path, "r");
-    CHECK(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+    CHECK(file);
+    if (fscanf(file, "%d", &call) != 1) call = -1;  // it runs
     fclose(file);
     sched_yield();
   }
@@ -156,7 +158,7 @@ static void cancelled(void) {
     void* result;
     CHECK(pthread_create(&thread, NULL, block_and_tell, buffer) == 0);
     while (!blocked_thread) sched_yield();
-    wait_until_asleep(blocked_thread);
+    wait_until_it_reads(blocked_thread);
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
     CHECK(result == PTHREAD_CANCELED && cleaned == 1);
     push_far(buffer, 100);
@@ -192,7 +194,7 @@ static void interrupted(void) {
       pthread_t thread;
       CHECK(pthread_create(&thread, NULL, interrupted_read, buffer) == 0);
       while (!blocked_thread) sched_yield();
-      wait_until_asleep(blocked_thread);
+      wait_until_it_reads(blocked_thread);
       CHECK(pthread_kill(thread, SIGUSR1) == 0);
       while (!signals) sched_yield();
       if (restart) CHECK(write(blocked_pipe[1], "abc", 3) == 3);
