@@ -69,7 +69,7 @@ class UsefulTime {
   void look_at(const Raw& event) {
     if (event.kind == SampleKind::kLostUs) lost_ = event.value;
     if (event.kind == SampleKind::kRanUs) {
-      ran_us_ += static_cast<double>(event.value - ran_);
+      ran_us_ += since(ran_, event.value);
       ran_ = event.value;
     }
     if (event.kind == SampleKind::kFetched && !spans_.empty()) spans_.back().fetches++;
@@ -81,7 +81,7 @@ class UsefulTime {
       ran_us_ = 0;
     } else {
       spans_.back().end = ticks;
-      spans_.back().lost_us = static_cast<double>(lost_ - before_);
+      spans_.back().lost_us = since(before_, lost_);
     }
     before_ = lost_;
     spans_.push_back({.begin = ticks});
@@ -103,6 +103,8 @@ class UsefulTime {
     }
   }
 
+  // Processor times are read one after the other, so that of the program may seem to have fallen.
+  static double since(uint32_t before, uint32_t now) { return std::max(0, static_cast<int32_t>(now - before)); }
   double us(uint64_t begin, uint64_t end) const { return static_cast<double>(end - begin) / ticks_per_us_; }
 
   double ticks_per_us_, fault_us_ = 0, processors_ = 1;

@@ -44,8 +44,8 @@ bool Sampler::begin(const Sizing::Times& now) {
 
 bool Sampler::may_continue(const Sizing::Times& now) {
   constexpr uint64_t kLossShare = 5, kWindowNs = 100'000'000;
-  uint64_t elapsed = now.elapsed_ns - window_.elapsed_ns, ran = now.run_ns - window_.run_ns;
-  bool may = (now.lost_ns - window_.lost_ns) * kLossShare <= std::max(elapsed, ran);
+  uint64_t elapsed = now.elapsed_ns - window_.elapsed_ns, ran = saturating_sub(now.run_ns, window_.run_ns);
+  bool may = saturating_sub(now.lost_ns, window_.lost_ns) * kLossShare <= std::max(elapsed, ran);
   if (may && elapsed > kWindowNs) window_ = now;
   return may;
 }
