@@ -17,7 +17,7 @@ constexpr const char* kRedis =
     "--unixsocket $S --save \"\" >OUT/log' {random,order}";
 constexpr const char* kPageRank = "track --quiet --window 1 --out OUT -- apps/pagerank --size SIZE";
 constexpr const char* kPredicted =
-    "plan --predict --quiet --seconds 20 --shares 25 --json OUT/plan.json -- apps/gups --operations 200000 --size 16M";
+    "plan --blocks --quiet --seconds 20 --shares 25 --json OUT/plan.json -- apps/gups --operations 200000 --size 16M";
 constexpr const char* kLines = "bench writeback --size SIZE";
 
 json written(const char* pattern, const char* mode, std::vector<unsigned> lines) {

@@ -68,7 +68,7 @@ Status settle_slowdown(PlanArguments* a) {
 // With --check what was computed is measured, too.
 Result<nlohmann::json> make_plan(const PlanArguments& a, const cli::RunSettings& run, const std::string& path,
                                  const std::vector<std::string>& program) {
-  if (!a.settings.shares.empty() && !a.checked) return measure_plan(a.settings, run, path, program);
+  if (!a.predicted && !a.settings.shares.empty() && !a.checked) return measure_plan(a.settings, run, path, program);
   auto document =
       a.predicted ? predict_plan(a.predict, run, path, program) : plan_one_run(a.one_run, run, path, program);
   if (!document.ok() || !a.checked) return document;

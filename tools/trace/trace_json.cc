@@ -58,9 +58,13 @@ json place_to_json(const Place& place) {
 }  // namespace
 
 json to_json(const Analysis& analysis, const std::vector<std::string>& program, double coverage) {
-  json result = {{"program", program},          {"faults", analysis.faults},
-                 {"dropped", analysis.dropped}, {"processes", analysis.processes},
-                 {"threads", analysis.threads}, {"places_shown", analysis.places_shown(coverage)}};
+  json result = {{"program", program},
+                 {"faults", analysis.faults},
+                 {"dropped", analysis.dropped},
+                 {"processes", analysis.processes},
+                 {"threads", analysis.threads},
+                 {"places_shown", analysis.places_shown(coverage)},
+                 {"coverage_places", analysis.places_for(95)}};
   result["places"] = json::array();
   uint64_t others = analysis.faults;
   for (const Place& place : first_of(analysis.places, kMaxPlaces)) {
