@@ -45,10 +45,9 @@ struct SampleHeader {
   uint64_t magic;
   uint32_t pid, is_full;
   double ticks_per_us;
-  uint64_t started_ticks;
   std::atomic<uint64_t> events;  // begun to be written
 };
-static_assert(sizeof(SampleHeader) == 40);
+static_assert(sizeof(SampleHeader) == 32);
 
 inline constexpr uint64_t kSampleEventsAt = 4096;  // their place in the file
 inline constexpr uint32_t kSampleCluster = 16;     // pages

@@ -24,24 +24,23 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
       sizing_(budget_, frames_, threads_, options.slowdown),
+      sampler_(samples_, table_, budget_, sizing_),
       huge_table_(table_.pages()),
       huge_queue_(huge_table_, frames_),
       density_(huge_table_, frames_),
       pool_(*space_, frames_),
       account_(frames_, huge_queue_, pool_),
-      evictors_(near(), huge_memory(), sizing_, threads_, store, options.evictors),
+      evictors_(near(), huge_memory(), sizing_, sampler_, threads_, store, options.evictors),
       huge_(near(), huge_memory(), store, evictors_, options.huge),
       fetches_(near(), inside(), store, evictors_, huge_),
       faults_(near(), inside(), fetches_, huge_, options.prefetch),
       hints_(near(), inside(), evictors_, fetches_, faults_, huge_),
       ranges_(near(), inside(), store, evictors_, faults_),
       addresses_(*space_, table_, policy_, store, ranges_, huge_),
-      sampler_(samples_, table_, budget_, sizing_),
       paging_(table_, inside(), evictors_, huge_, fetches_, faults_, hints_, ranges_),
       calls_(table_, ranges_),
       forks_(near(), pool_, inside(), store, evictors_, huge_, fetches_, addresses_, calls_) {
   sampler_.set_used_pages([](const void* a) { return static_cast<const AddressSpace*>(a)->used_pages(); }, &addresses_);
-  evictors_.set_sampler(&sampler_);
   evictors_.set_background_work([](void* fetches) { return static_cast<FetchPath*>(fetches)->map_ahead(); }, &fetches_);
 }
 

@@ -81,6 +81,7 @@ class Pager : public NearObject {
   Gate gate_;
   Budget budget_;
   Sizing sizing_;
+  Sampler sampler_;
   HugeTable huge_table_;
   HugeQueue huge_queue_;
   HugeDensity density_;
@@ -93,7 +94,6 @@ class Pager : public NearObject {
   HintPath hints_;
   RangeOps ranges_;
   AddressSpace addresses_;
-  Sampler sampler_;
   Paging paging_;
   ServerCalls calls_;
   ForkCoordinator forks_;

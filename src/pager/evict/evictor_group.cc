@@ -17,7 +17,7 @@ constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that anot
 
 }  // namespace
 
-EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing,
+EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing, Sampler& sampler,
                            ThreadRegistry& registry, remote::RemoteStore* store, unsigned threads)
     : pages_(pages),
       huge_(huge),
@@ -26,6 +26,7 @@ EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, 
       budget_(pages.budget),
       pool_(huge.pool),
       sizing_(sizing),
+      sampler_(sampler),
       registry_(registry),
       wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)),
       core_(kLongYieldUs) {}
@@ -129,7 +130,7 @@ void EvictorGroup::run(unsigned index) {
     working = is_wanted(index, working);
     bool progress = evictor.step(working);
     progress |= work_in_background();
-    if (index == 0 && sampler_ && sampler_->is_due()) sampler_->step(evictor, evictor_ns());
+    if (index == 0 && sampler_.is_due()) sampler_.step(evictor, evictor_ns());
     if (progress) {
       idle = fruitless = 0;
     } else if (++idle <= Evictor::kIdleSpins) {
@@ -189,7 +190,7 @@ void EvictorGroup::sleep(unsigned index) {
   bool frame_wanted = index == 0 && pool_.wants_frame();
   if (frames_.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
   else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load())
-    slot.work.wait(seen, index == 0 && sampler_ && sampler_->is_on() ? Sampler::kPauseNs : kIdleSleepNs);
+    slot.work.wait(seen, index == 0 && sampler_.is_on() ? Sampler::kPauseNs : kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }
 

@@ -19,8 +19,8 @@ struct ThreadSlot;
 class EvictorGroup {
  public:
   // threads: the number of evictor threads; 0: one for every four processors, 1 to kMaxEvictors.
-  EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing, ThreadRegistry& registry,
-               remote::RemoteStore* store, unsigned threads);
+  EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing, Sampler& sampler,
+               ThreadRegistry& registry, remote::RemoteStore* store, unsigned threads);
   ~EvictorGroup();
 
   // The first evictor thread calls `work` at least ten times a second. Call before start(). `work` must not wait or
@@ -31,8 +31,6 @@ class EvictorGroup {
   void set_background_work(bool (*work)(void*), void* argument) {
     background_work_ = work, background_argument_ = argument;
   }
-  // The first evictor makes the pages of samples far. Call before start().
-  void set_sampler(Sampler* sampler) { sampler_ = sampler; }
   // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been
   // removed, no evictor calls it any more.
   void set_observer(PageObserver* observer) {
@@ -129,6 +127,7 @@ class EvictorGroup {
   Budget& budget_;
   FramePool& pool_;
   Sizing& sizing_;
+  Sampler& sampler_;
   ThreadRegistry& registry_;
   unsigned wanted_;
   std::unique_ptr<Evictor> evictors_[kMaxEvictors];
@@ -137,7 +136,6 @@ class EvictorGroup {
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
   void* background_argument_ = nullptr;
-  Sampler* sampler_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
   PageFifo freed_, preferred_;
   std::atomic<bool> background_wanted_{false};

@@ -38,7 +38,6 @@ Status SampleLog::open(const char* prefix) {
   auto* header = reinterpret_cast<SampleHeader*>(at);
   header->pid = static_cast<uint32_t>(os::getpid());
   header->ticks_per_us = ticks_per_us();
-  header->started_ticks = ticks();
   header->magic = SampleHeader::kMagic;
   header_.store(header);
   return {};

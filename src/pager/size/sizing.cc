@@ -23,8 +23,8 @@ bool Sizing::step(uint64_t evictor_ns) {
     before_ages_ = ages();
     return false;
   }
-  if (now.time >= machine_due_) look_at_machine();
-  add_to_means((now.time - before_.time) / 1000);
+  if (now.elapsed_ns >= machine_due_) look_at_machine();
+  add_to_means((now.elapsed_ns - before_.elapsed_ns) / 1000);
   SizeSample sample = sample_since(before_, now);
   before_ = now;
   uint64_t far = budget_.far(), least = budget_.least();
@@ -72,17 +72,17 @@ void Sizing::reset_in_child() {
 }
 
 Sizing::Totals Sizing::totals(uint64_t evictor_ns) const {
-  Totals sum = {.time = now_ns(), .cpu = os::process_cpu_ns(), .evictor = evictor_ns, .evicted = frames_.evicted()};
+  Totals sum;
+  sum.elapsed_ns = now_ns();
+  sum.run_ns = saturating_sub(os::process_cpu_ns(), evictor_ns);
+  sum.evicted = frames_.evicted();
+  uint64_t lost = 0, faults = 0;  // in ticks; those that cost time
   threads_.for_each([&](ThreadSlot& t) {
-    sum.lost += saturating_sub(t.counters.get(Counter::kFaultTicks), t.counters.get(Counter::kTouchTicks));
-    sum.faults += saturating_sub(t.counters.get(Counter::kFaults), t.counters.get(Counter::kTouchFaults));
+    lost += saturating_sub(t.counters.get(Counter::kFaultTicks), t.counters.get(Counter::kTouchTicks));
+    faults += saturating_sub(t.counters.get(Counter::kFaults), t.counters.get(Counter::kTouchFaults));
   });
+  sum.lost_ns = ns_of(lost) + kDeliveryNs * faults;
   return sum;
-}
-
-Sizing::Times Sizing::times(uint64_t evictor_ns) const {
-  Totals now = totals(evictor_ns);
-  return {now.time, saturating_sub(now.cpu, now.evictor), ns_of(now.lost) + kDeliveryNs * now.faults};
 }
 
 Histogram Sizing::ages() const {
@@ -95,9 +95,9 @@ SizeSample Sizing::sample_since(const Totals& before, const Totals& now) const {
   auto since = [&](uint64_t Totals::*total) { return saturating_sub(now.*total, before.*total); };
   uint64_t limit = frames_.limit(), used = frames_.used();
   uint64_t taken = used + frames_.reserved() + 2 * frames_.low_water();
-  return {.elapsed_ns = since(&Totals::time),
-          .run_ns = saturating_sub(since(&Totals::cpu), since(&Totals::evictor)),
-          .lost_ns = ns_of(since(&Totals::lost)) + kDeliveryNs * since(&Totals::faults),
+  return {.elapsed_ns = since(&Totals::elapsed_ns),
+          .run_ns = since(&Totals::run_ns),
+          .lost_ns = since(&Totals::lost_ns),
           .evicted = since(&Totals::evicted),
           .near = used,
           .far = saturating_sub(budget_.populated(), used),

@@ -36,14 +36,13 @@ class Sizing {
     uint64_t run_ns = 0;      // processor time of the program's threads, in faults too
     uint64_t lost_ns = 0;     // in faults, without first touches
   };
-  Times times(uint64_t evictor_ns) const;
+  Times times(uint64_t evictor_ns) const { return totals(evictor_ns); }
   // In the child of a fork, whose threads and counters are new.
   void reset_in_child();
 
  private:
-  struct Totals {
-    uint64_t time = 0, cpu = 0, evictor = 0, lost = 0, evicted = 0;  // ns; lost: ticks; evicted: pages
-    uint64_t faults = 0;                                             // that cost time
+  struct Totals : Times {
+    uint64_t evicted = 0;  // pages
   };
 
   void add_to_means(uint64_t us);
