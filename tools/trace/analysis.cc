@@ -237,8 +237,7 @@ class Analyzer {
 
 size_t Analysis::places_shown(double percent) const {
   constexpr size_t kPlaces = 10;
-  constexpr double kUsual = 95;
-  return percent == kTenPlaces ? std::min(kPlaces, places_for(kUsual)) : places_for(percent);
+  return percent == kTenPlaces ? std::min(kPlaces, places_for(kUsualPercent)) : places_for(percent);
 }
 
 void merge_rare_stacks(std::vector<FoldedStack>* stacks, size_t max_text) {

@@ -54,6 +54,7 @@ struct Analysis {
   bool lines_known = false;  // some place in the program has a line
 
   // The number of places, from the first on, that together have `percent` (0 to 100) of all faults.
+  static constexpr double kUsualPercent = 95;  // as in Eden's tables
   size_t places_for(double percent) const;
   // Those of the table: for so many percent, or, if it is kTenPlaces, ten at most.
   static constexpr double kTenPlaces = 0;

@@ -64,7 +64,7 @@ json to_json(const Analysis& analysis, const std::vector<std::string>& program, 
                  {"processes", analysis.processes},
                  {"threads", analysis.threads},
                  {"places_shown", analysis.places_shown(coverage)},
-                 {"coverage_places", analysis.places_for(95)}};
+                 {"coverage_places", analysis.places_for(Analysis::kUsualPercent)}};
   result["places"] = json::array();
   uint64_t others = analysis.faults;
   for (const Place& place : first_of(analysis.places, kMaxPlaces)) {
