@@ -20,6 +20,7 @@
 #include "pager/pages/budget.h"
 #include "report/format.h"
 #include "report/machine.h"
+#include "tools/plan/points.h"
 
 namespace farside::plan {
 namespace {
@@ -187,34 +188,16 @@ NearEvents prices_in(const Samples& samples, const NearEvents& alone) {
   return us;
 }
 
-// The smallest size from which on `member` is at most `limit`, interpolated; 0: none.
-double smallest(const json& points, const char* member, double limit) {
-  double size = 0;
-  for (size_t i = points.size(); i-- > 0;) {
-    double here = points[i][member], bytes = points[i]["near_bytes"];
-    if (here > limit) {
-      if (size == 0) return 0;
-      double above = points[i + 1][member], next = points[i + 1]["near_bytes"];
-      return bytes + (next - bytes) * (here - limit) / std::max(1e-12, here - above);
-    }
-    size = bytes;
-  }
-  return size;
-}
-
 json keep_of(const json& points, double limit, double heap) {
   constexpr double kWorthSaving = 0.9;
-  double bytes = smallest(points, "slowdown", limit);
-  if (bytes == 0 || bytes > kWorthSaving * heap) return nullptr;
-  double low = smallest(points, "low", limit), high = smallest(points, "high", limit);
-  return {{"bytes", bytes}, {"low", low}, {"high", high == 0 ? heap : high}};
+  auto size_for = [&](const char* member) { return smallest_with(points, "near_bytes", member, limit); };
+  std::optional<double> bytes = size_for("slowdown");
+  if (!bytes || *bytes > kWorthSaving * heap) return nullptr;
+  return {{"bytes", *bytes}, {"low", *size_for("low")}, {"high", size_for("high").value_or(heap)}};
 }
 
-unsigned busy_threads(const std::vector<Samples>& processes) {
-  double most = 1;
-  for (const Samples& samples : processes) most = std::max(most, samples.processors);
-  auto cores = static_cast<double>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
-  return static_cast<unsigned>(std::lround(std::min(most, cores)));
+double busiest(const std::vector<Samples>& processes) {
+  return std::ranges::max_element(processes, {}, &Samples::processors)->processors;
 }
 
 }  // namespace
@@ -267,13 +250,7 @@ json outlook_of(const std::vector<Samples>& processes, const FarsidePrices& pric
 void check_one_run(const json& measured, json* document) {
   const json& points = (*document)["points"];
   double native = measured["native_s"]["median"], heap = (*document)["heap_bytes"];
-  auto predicted = [&](double bytes, const char* member) {
-    auto after = std::ranges::find_if(points, [&](const json& p) { return p["near_bytes"] >= bytes; });
-    if (after == points.end()) return points.back()[member].get<double>();
-    if (after == points.begin()) return (*after)[member].get<double>();
-    double left = (*std::prev(after))["near_bytes"], width = (*after)["near_bytes"].get<double>() - left;
-    return std::lerp((*std::prev(after))[member].get<double>(), (*after)[member].get<double>(), (bytes - left) / width);
-  };
+  auto predicted = [&](double bytes, const char* member) { return value_at(points, "near_bytes", bytes, member); };
   json checked = json::array();
   for (const json& point : measured["points"]) {
     double bytes = std::max(kMinBytes, point["share"].get<double>() / 100 * heap);
@@ -294,7 +271,8 @@ Result<json> plan_one_run(const OneRunSettings& settings, const cli::RunSettings
   Result<std::vector<Samples>> processes = run_sampled(settings, path, program, hold, &complete);
   if (!processes.ok())
     return complete ? processes.status() : Status::error(EINTR, "stopped by a signal before the program was sampled");
-  auto prices = measure_prices(run, {.other_links = false, .latencies = {}, .threads = busy_threads(*processes)}, hold);
+  auto prices =
+      measure_prices(run, {.other_links = false, .latencies = {}, .threads = busy_threads(busiest(*processes))}, hold);
   if (!prices.ok()) return prices.status();
   json made = outlook_of(*processes, prices->front(), settings.slowdown);
   made["complete"] = complete;

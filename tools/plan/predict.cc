@@ -11,6 +11,7 @@
 #include "measure/statistics.h"
 #include "report/format.h"
 #include "report/machine.h"
+#include "tools/plan/points.h"
 
 namespace farside::plan {
 namespace {
@@ -115,22 +116,10 @@ class Outlook {
     return made;
   }
 
-  // The share from which on `member` is within the accepted slowdown, interpolated between the evaluated shares; null:
-  // none.
+  // Null: none.
   json smallest_share(const json& points, const char* member) const {
-    double limit = 1 + slowdown_;
-    json share;
-    for (size_t i = points.size(); i-- > 0;) {
-      double here = points[i][member];
-      if (here > limit) {
-        if (share.is_null()) return share;
-        double above = points[i + 1][member], from = points[i]["share"],
-               step = points[i + 1]["share"].get<double>() - from;
-        return from + step * (here - limit) / std::max(1e-12, here - above);
-      }
-      share = points[i]["share"];
-    }
-    return share;
+    std::optional<double> share = smallest_with(points, "share", member, 1 + slowdown_);
+    return share ? json(*share) : json();
   }
 
   const Observed& observed_;
@@ -184,11 +173,6 @@ Result<Native> run_natively(const std::vector<std::string>& words, const SignalH
   double wall = std::accumulate(native.seconds.begin(), native.seconds.end(), 0.0);
   native.processors = std::max(1.0, cpu / wall);
   return native;
-}
-
-unsigned faulting_threads(const Native& native) {
-  auto cores = static_cast<unsigned>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
-  return std::clamp(static_cast<unsigned>(native.processors + 0.5), 1u, cores);
 }
 
 }  // namespace
@@ -251,7 +235,8 @@ Result<json> predict_plan(const PredictSettings& settings, const cli::RunSetting
                          "{} accessed no memory that may be far; give the program itself, not a script that starts it",
                          program[0]);
   }
-  auto prices = measure_prices(run, {.latencies = settings.latencies, .threads = faulting_threads(*native)}, hold);
+  auto prices =
+      measure_prices(run, {.latencies = settings.latencies, .threads = busy_threads(native->processors)}, hold);
   if (!prices.ok()) return prices.status();
   json made = prediction_of(observed, *native, *prices, cache_sizes(), settings.slowdown);
   made["command"] = "plan";
@@ -266,14 +251,10 @@ void add_check(const json& measured, json* prediction) {
   json checked = json::array();
   double native = measured["native_s"]["min"];
   const json& points = (*prediction)["systems"][0]["points"];
-  for (const json& point : measured["points"]) {
+  bool predicted_times = !points.empty() && points[0].contains("slowdown");  // not of a run that was cut off
+  for (const json& point : predicted_times ? measured["points"] : json::array()) {
     double share = point["share"], slowdown = point["seconds"]["min"].get<double>() / native;
-    auto after = std::ranges::find_if(points, [&](const json& p) { return p["share"] >= share; });
-    if (after == points.end() || !after->contains("slowdown")) continue;
-    auto before = after == points.begin() ? after : std::prev(after);
-    double width = (*after)["share"].get<double>() - (*before)["share"].get<double>();
-    double part = width == 0 ? 0 : ((*after)["share"].get<double>() - share) / width;
-    double predicted = std::lerp((*after)["slowdown"].get<double>(), (*before)["slowdown"].get<double>(), part);
+    double predicted = value_at(points, "share", share, "slowdown");
     predicted = 1 + (predicted - 1) * (*prediction)["native_s"]["min"].get<double>() / native;
     checked.push_back(
         {{"share", share}, {"measured", slowdown}, {"predicted", predicted}, {"error", predicted / slowdown - 1}});

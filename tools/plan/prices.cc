@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -138,6 +139,11 @@ std::vector<Link> links(const cli::RunSettings& run, const PriceSettings& settin
 
 }  // namespace
 
+unsigned busy_threads(double processors) {
+  auto cores = static_cast<double>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
+  return static_cast<unsigned>(std::lround(std::clamp(processors, 1.0, cores)));
+}
+
 Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const PriceSettings& settings,
                                                   const SignalHold& hold) {
   std::unique_ptr<ServerProcess> server;
@@ -148,6 +154,7 @@ Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, c
   }
   std::vector<FarsidePrices> prices;
   std::vector<Link> measured = links(run, settings, server.get());
+  prices.reserve(measured.size());
   for (const Link& link : measured) prices.push_back({link.name, {}});
   Progress progress(kRepetitions * measured.size(), run.options.quiet);
   for (unsigned i = 0; i < kRepetitions * measured.size(); i++) {

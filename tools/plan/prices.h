@@ -41,6 +41,9 @@ struct PriceSettings {
   std::vector<double> latencies;  // of further links, in us
   unsigned threads = 1;           // that fault at the same time
 };
+// Threads of a program that kept so many processors busy: as many as fault at the same time.
+unsigned busy_threads(double processors);
+
 // Measures over shared memory, tcp, and shared memory with 3 us added as for RDMA, and with each of `latencies` added;
 // or over the server that the user named. The caller has no threads.
 Result<std::vector<FarsidePrices>> measure_prices(const cli::RunSettings& run, const PriceSettings& settings,

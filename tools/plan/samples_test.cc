@@ -90,18 +90,23 @@ class ModelledRun {
   std::string events_;
 };
 
+// A program that touches `pages` and then uses some of them at random.
+Samples used_at_random(uint32_t pages, uint32_t used, unsigned seed, uint32_t threshold = kSampleAll) {
+  ModelledRun run(pages, threshold);
+  std::mt19937 random(seed);
+  for (uint32_t page = 0; page < pages; page++) run.access(page);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % used);
+  }
+  return run.samples();
+}
+
 double fetches_at(const Samples& samples, double pages) { return fetches_with(samples, {pages})[0].all.value; }
 
 TEST(SamplesTest, RandomAccessesMissInProportionToWhatIsNotNear) {
   constexpr uint32_t kPages = 8192;
-  ModelledRun run(kPages);
-  std::mt19937 random(1);
-  for (uint32_t page = 0; page < kPages; page++) run.access(page);
-  for (unsigned round = 0; round < kRounds; round++) {
-    run.begin_round();
-    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kPages);
-  }
-  Samples samples = run.samples();
+  Samples samples = used_at_random(kPages, kPages, 1);
   for (double part : {0.25, 0.5, 0.75}) {
     double expected = (1 - part) * kRounds * kPerRound;
     EXPECT_NEAR(fetches_at(samples, part * kPages), expected, 0.1 * expected) << part;
@@ -112,14 +117,7 @@ TEST(SamplesTest, RandomAccessesMissInProportionToWhatIsNotNear) {
 
 TEST(SamplesTest, ASmallerSampleSaysTheSameWithinItsError) {
   constexpr uint32_t kPages = 32768;
-  std::mt19937 random(2);
-  ModelledRun run(kPages, kSampleAll / 8);
-  for (uint32_t page = 0; page < kPages; page++) run.access(page);
-  for (unsigned round = 0; round < kRounds; round++) {
-    run.begin_round();
-    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kPages);
-  }
-  Samples samples = run.samples();
+  Samples samples = used_at_random(kPages, kPages, 2, kSampleAll / 8);
   EXPECT_NEAR(samples.rate(), 0.125, 0.001);
   Fetches fetches = fetches_with(samples, {kPages / 2.0})[0];
   double expected = 0.5 * kRounds * kPerRound;
@@ -147,14 +145,7 @@ TEST(SamplesTest, OfALoopThePartThatDoesNotFitMisses) {
 // A hot set beside pages that are never used again: only what is smaller than the hot set misses.
 TEST(SamplesTest, ColdPagesNeedNoNearMemory) {
   constexpr uint32_t kPages = 8192, kHot = 1024;
-  ModelledRun run(kPages);
-  std::mt19937 random(3);
-  for (uint32_t page = 0; page < kPages; page++) run.access(page);
-  for (unsigned round = 0; round < kRounds; round++) {
-    run.begin_round();
-    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % kHot);
-  }
-  Samples samples = run.samples();
+  Samples samples = used_at_random(kPages, kHot, 3);
   EXPECT_LT(fetches_at(samples, 1.3 * kHot), 0.002 * kRounds * kPerRound);
   EXPECT_GT(fetches_at(samples, 0.5 * kHot), 0.4 * kRounds * kPerRound);
 }
