@@ -69,7 +69,7 @@ TEST_P(SamplerTest, UsesOfPagesAreSeenAndNothingIsLost) {
   for (size_t page = 0; page < kPages; page++) ASSERT_EQ(memory[page * kWordsOfPage], shadow[page]) << page;
 
   PageIndex first = pager_->table().index_of(reinterpret_cast<uint64_t>(memory));
-  std::array<uint64_t, 10> count{};
+  std::array<uint64_t, static_cast<size_t>(SampleKind::kRound) + 1> count{};
   std::vector<bool> far(kPages);
   uint64_t of_used = 0, of_others = 0;
   for (const Event& event : events()) {
