@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -14,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/private_file.h"
 #include "base/size.h"
 #include "wire/protocol.h"
 
@@ -37,11 +37,6 @@ struct Aligned {
   const size_t bytes;
   char* const data;
 };
-
-bool is_in_ram(int fd) {
-  struct statfs system = {};
-  return fstatfs(fd, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
-}
 
 }  // namespace
 
@@ -116,27 +111,14 @@ Status FarFile::open_file() {
   if (settings_.bytes == 0) return Status::error(EINVAL, "{} has no size; write file:PATH?size=64G", name_);
   if (settings_.bytes < kSmallest)
     return Status::error(EINVAL, "{}: the size is less than {}", name_, format_size(kSmallest));
-  struct stat info = {};
-  bool is_folder = stat(settings_.path, &info) == 0 && S_ISDIR(info.st_mode);
-  int flags = O_RDWR | O_CLOEXEC | (is_folder ? O_TMPFILE : O_CREAT | O_EXCL | O_NOFOLLOW);
-  fd_ = ::open(settings_.path, flags | O_DIRECT, 0600);
-  bool direct = fd_ >= 0;
-  if (fd_ < 0 && errno == EINVAL) {
-    if (!is_folder) unlink(settings_.path);  // it was created before the file system refused direct I/O
-    fd_ = ::open(settings_.path, flags, 0600);
-  }
-  if (fd_ < 0) return error("create", errno);
-  if (!is_folder && unlink(settings_.path) != 0) return error("unlink", errno);
-  fchmod(fd_, 0600);
-  warn_of_cache(direct && !is_in_ram(fd_));
+  bool bypasses_cache = false;
+  fd_ = open_private_file(settings_.path, &bypasses_cache);
+  if (fd_ < 0) return error("create", -fd_);
+  if (!bypasses_cache)
+    log(LogLevel::kWarning,
+        "the file system of {} has no direct I/O: far pages take RAM in its cache, too; use a file system on a disk",
+        name_);
   return size_file();
-}
-
-void FarFile::warn_of_cache(bool direct) const {
-  if (direct) return;
-  log(LogLevel::kWarning,
-      "the file system of {} has no direct I/O: far pages take RAM in its cache, too; use a file system on a disk",
-      name_);
 }
 
 Status FarFile::size_file() {

@@ -35,7 +35,6 @@ class FarFile {
   Status open_file();
   Status size_file();
   Status error(const char* action, int error) const;
-  void warn_of_cache(bool direct) const;
   void wipe();
 
   const FileSettings settings_;
