@@ -76,6 +76,8 @@ constexpr OptionRow kRows[] = {
     {"--tune compress", "FARSIDE_TUNE compress", "CODEC", "auto", "off, lz4, zstd or auto", Scope::kLauncher,
      set_word<&Options::compress>,
      "how the server started for this run compresses pages that are not used; not with --offload"},
+    {"--tune overflow", "FARSIDE_TUNE overflow", "PATH:SIZE", "", "", Scope::kLauncher, set_text<&Options::overflow>,
+     "folder, or file to be made, and how much of it the server started for this run uses beyond --far-memory"},
     {"--tune space", "FARSIDE_TUNE space", "SIZE", "256G", "64M to 16T", Scope::kProgram,
      set_size<&Options::space, 16 * kMiB>, "addresses reserved for far memory"},
     {"--tune ucx", "FARSIDE_TUNE ucx", "TRANSPORT,...", "ib", "", Scope::kLauncher, set_text<&Options::ucx>,

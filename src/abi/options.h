@@ -78,6 +78,7 @@ struct Options {
   Compression compress = Compression::kAuto;  // how an embedded server compresses, unless it executes functions
   bool verbose = false;                       // print all of the summary
   bool tls_verify_clients = false;            // of farside serve
+  PathText overflow = "";                     // PATH:SIZE, for what an embedded server has no room for in far_memory
   PathText token_file = "", tls_ca = "", tls_cert = "", tls_key = "";
   char tls_name[256] = "";            // "": the host of each address
   char ucx[256] = "ib";               // transports of UCX, as in UCX_TLS: by default network cards

@@ -60,6 +60,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--tune writeback", {"line", {"byte"}}},
     {"--tune paths", {"object", {"none"}}},
     {"--tune compress", {"lz4", {"maybe"}}},
+    {"--tune overflow", {"/var/tmp:1G", {std::string(kPathBytes, 'x')}}},
     {"--tune space", {"64M", {"63M", "17T", "x"}}},
     {"--tune ucx", {"tcp,cma", {std::string(300, 'x')}}},
     {"FARSIDE_TRACE", {"trace", {std::string(kPathBytes, 'x')}}},

@@ -83,6 +83,9 @@ inline constexpr MessageId kMessageIds[] = {
     {"F113", "cannot overwrite the far file"},
     {"F113", "of this run use its far file"},
     {"F113", "has no room for the table of one more process"},
+    {"F114", "cannot create the overflow file"},
+    {"F114", "cannot allocate the overflow file"},
+    {"F114", "do not move to an overflow file"},
     {"F123", "the descriptors of the far file, which this run had"},
     // Losing them
     {"F201", "has not responded for"},
@@ -103,6 +106,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F211", "lost copies of 16 MiB were made anew"},
     {"F211", "is used again, from empty"},
     {"F211", "lost replicas will not be repaired"},
+    {"F212", "cannot write the overflow file"},
     // Far memory that cannot be had
     {"F301", "far memory is full"},
     {"F301", "the memory servers are full"},

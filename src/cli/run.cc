@@ -209,8 +209,11 @@ class Run {
 
   Status start_server() {
     const Options& options = settings_.options;
-    auto server = EmbeddedServer::start(*directory_, settings_.far_memory(), options.offload,
-                                        options.offload ? Compression::kOff : options.compress);
+    server::ServerConfig config;
+    config.memory = settings_.far_memory();
+    config.compress = options.compress;
+    if (Status s = server::parse_overflow("--tune overflow", options.overflow, &config.overflow); !s.ok()) return s;
+    auto server = EmbeddedServer::start(*directory_, config, options.offload);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     Status copied = copy_text(server_->token(), settings_.options.token, "the token");
@@ -277,18 +280,18 @@ class Run {
     if (!server_) return;
     EmbeddedServer::Use now = server_->use();
     stored_.add(now.stored, now.used);
-    warn_if_nearly_full(now.filled);
+    warn_if_nearly_full(now.filled, now.capacity);
   }
 
   // Once, before requests for memory are refused.
-  void warn_if_nearly_full(double filled) {
+  void warn_if_nearly_full(double filled, uint64_t capacity) {
     constexpr double kNearlyFull = 0.9;
     if (warned_ || settings_.options.quiet || filled < kNearlyFull) return;
     warned_ = true;
     log(LogLevel::kWarning,
-        "{:.0f}% of far memory ({}) is reserved, and soon the server is full; raise --far-memory, or name a server "
-        "with --far",
-        100 * filled, format_size(settings_.far_memory()));
+        "{:.0f}% of far memory ({}) is reserved, and soon the server is full; raise --far-memory, add a file with "
+        "--tune overflow, or name a server with --far",
+        100 * filled, format_size(capacity));
   }
 
   // The far pages of a daemon are stored in the embedded server, or reached through the relay.

@@ -131,6 +131,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
     if (!memory.ok()) return memory.status();
     config.memory = *memory;
   }
+  if (Status s = server::parse_overflow("--overflow", arguments.overflow, &config.overflow); !s.ok()) return s;
   config.controller = arguments.controller;
   auto compression = std::ranges::find(kCompressionNames, arguments.compress);
   config.compress = static_cast<Compression>(compression - std::begin(kCompressionNames));
@@ -155,9 +156,11 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
 }
 
 std::string status_text(const server::ServerStats& stats) {
-  return fmt::format("{} of {} reserved, {} stored in {}; {} connections, {} refused requests",
+  std::string overflow =
+      stats.overflow_bytes > 0 ? fmt::format(" and {} of a file", format_size(stats.overflow_bytes)) : "";
+  return fmt::format("{} of {} reserved, {} stored in {}{}; {} connections, {} refused requests",
                      format_size(stats.reserved_bytes), format_size(stats.capacity_bytes),
-                     format_size(stats.stored_bytes), format_size(stats.used_bytes), stats.clients,
+                     format_size(stats.stored_bytes), format_size(stats.used_bytes), overflow, stats.clients,
                      stats.refused_requests + stats.refused_tokens + stats.bad_frames);
 }
 

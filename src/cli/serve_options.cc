@@ -25,6 +25,11 @@ void add_memory_options(Command& command, ServeArguments* to) {
       .add_option("--memory", &to->memory,
                   "memory to lend; more than is free now gives a warning, more than the machine has is refused")
       .value("SIZE");
+  command
+      .add_option("--overflow", &to->overflow,
+                  "folder, or file to be made, and how much of it takes pages for which --memory has no room; with "
+                  "--compress")
+      .value("PATH:SIZE");
   command.add_option("--listen", &to->listen, "TCP address to serve; port 0: any, which is printed").value("HOST:PORT");
   command.add_option("--unix", &to->unix_path, "Unix socket to serve shared memory on").value("PATH");
   command

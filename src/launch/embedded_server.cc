@@ -87,17 +87,15 @@ Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const
   return Status::error(errno, "cannot rename {}: {}", path, strerror(errno));
 }
 
-Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory,
-                                                              bool offload, Compression compress) {
+Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory,
+                                                              server::ServerConfig config, bool offload) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
   embedded->token_ = fmt::format("{:016x}{:016x}", random_u64(), random_u64());
-  server::ServerConfig config;
-  config.memory = memory;
   config.unix_path = directory.socket_file("listening");
   config.unix_for_all_users = true;
   config.token = embedded->token_;
-  config.compress = compress;
   if (offload) {
+    config.compress = Compression::kOff;
     auto installation = find_installation();
     if (!installation.ok()) return installation.status();
     config.calls.host_program = installation->offload_host();
@@ -116,7 +114,7 @@ uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }
 EmbeddedServer::Use EmbeddedServer::use() const {
   server::ServerStats now = server_->stats();
   auto reserved = static_cast<double>(now.reserved_bytes), capacity = static_cast<double>(now.capacity_bytes);
-  return {capacity == 0 ? 0 : reserved / capacity, now.stored_bytes, now.used_bytes};
+  return {capacity == 0 ? 0 : reserved / capacity, now.capacity_bytes, now.stored_bytes, now.used_bytes};
 }
 
 }  // namespace farside

@@ -34,17 +34,17 @@ class PrivateDirectory {
 
 class EmbeddedServer {
  public:
-  // offload: it executes functions of the program. compress: how it compresses cold pages.
-  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory, bool offload,
-                                                       Compression compress);
+  // config: its memory. offload: it executes functions of the program, and compresses nothing.
+  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, server::ServerConfig config,
+                                                       bool offload);
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;
-  // The part of its memory that is reserved; what clients have stored, in bytes, and the memory that it uses: less,
-  // where pages are compressed.
+  // The part of its memory that is reserved, and all of it; what clients have stored, in bytes, and the memory that it
+  // uses: less, where pages are compressed or in the overflow file.
   struct Use {
     double filled;
-    uint64_t stored, used;
+    uint64_t capacity, stored, used;
   };
   Use use() const;
   void append_metrics(Exposition* out) const { server_->append_metrics(out); }

@@ -21,7 +21,9 @@ TEST(PrivateDirectory, IsClosedWhileASocketHasAKnownName) {
   for (int i = 0; i < 2; i++) {
     std::string bound = (*directory)->socket_file("listening");
     EXPECT_EQ(mode_of_parent(bound), 0700u);
-    auto server = EmbeddedServer::start(**directory, 16 << 20, false, Compression::kAuto);
+    server::ServerConfig config;
+    config.memory = 16 << 20;
+    auto server = EmbeddedServer::start(**directory, config, false);
     ASSERT_TRUE(server.ok()) << server.status().text();
     EXPECT_EQ(mode_of_parent(bound), 0711u);
     EXPECT_FALSE(std::filesystem::exists(bound));

@@ -21,10 +21,10 @@ inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kWordsInTablePage = kPageBytes / sizeof(uint64_t);
 
 struct Header {
-  uint64_t packed_pages;  // in the pool; each side corrects it when it changes the state of a page
+  uint64_t packed_pages;  // not in the memory file; each side corrects it when it changes the state of a page
   uint32_t epoch;         // PackedWord::kFirstEpoch .. kLastEpoch; the server advances it every kEpochNs
   uint32_t zero;
-  uint8_t unused[kPageBytes - 16];
+  uint64_t returns[kPageBytes / sizeof(uint64_t) - 2];  // of pages to the memory file, by page modulo the size
 };
 static_assert(sizeof(Header) == kPageBytes);
 
@@ -38,7 +38,7 @@ constexpr uint64_t table_bytes(uint64_t region_bytes) {
 }
 constexpr uint64_t pool_offset(uint64_t region_bytes) { return kTableOffset + table_bytes(region_bytes); }
 inline constexpr uint64_t kPoolBlockBytes = 64 * 1024;
-inline constexpr uint64_t kMaxPoolBytes = uint64_t{1} << 42;  // what a PackedWord can address
+inline constexpr uint64_t kMaxPoolBytes = uint64_t{1} << 41;  // what a PackedWord can address
 constexpr uint64_t pool_bytes(uint64_t region_bytes) {
   return std::min(align_up(region_bytes / 2, kPoolBlockBytes), kMaxPoolBytes);
 }

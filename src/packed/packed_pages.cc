@@ -39,24 +39,25 @@ int PackedPages::read(RawPages& raw, uint64_t offset, std::byte* to, size_t byte
   return 0;
 }
 
-// What was read is the page's content if the word says afterwards that it was at the same place all the time. Only a
-// write could have brought it away and back, and there is none while the page is read.
+// What was read is the page's content if the word says afterwards that it was at the same place all the time. Away and
+// back it is brought by a write only, and there is none while the page is read, or by the packer, which counts that.
 int PackedPages::read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte* to, size_t bytes,
                               Unpacker& unpacker) const {
+  uint64_t returned = returns(page).load(std::memory_order_acquire);
   PackedWord before = load(page);
-  if (!before.is_in_pool()) {
+  if (!before.is_stored()) {
     int r = raw.read(page * kPageBytes + at, to, bytes);
     std::atomic_thread_fence(std::memory_order_acquire);
     PackedWord after = load(page);
-    if (after.is_in_pool()) return kAgain;
+    if (after.is_stored() || returns(page).load(std::memory_order_relaxed) != returned) return kAgain;
     note_use(page, after);
     return r;
   }
   bool whole = bytes == kPageBytes;
-  bool good = unpack(before, whole ? to : unpacker.scratch(), unpacker);
+  bool good = unpack(raw, before, whole ? to : unpacker.scratch(), unpacker);
   std::atomic_thread_fence(std::memory_order_acquire);
   PackedWord after = load(page);
-  if (!after.is_at_place_of(before)) return kAgain;
+  if (!after.is_at_place_of(before) || returns(page).load(std::memory_order_relaxed) != returned) return kAgain;
   if (!good) return -EIO;
   if (!whole) memcpy(to, unpacker.scratch() + at, bytes);
   note_use_in_pool(page, after);
@@ -64,7 +65,8 @@ int PackedPages::read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte
 }
 
 // The bytes may change meanwhile: the word tells the caller.
-bool PackedPages::unpack(PackedWord word, std::byte* page, Unpacker& unpacker) const {
+bool PackedPages::unpack(RawPages& raw, PackedWord word, std::byte* page, Unpacker& unpacker) const {
+  if (word.is_in_overflow()) return raw.read_overflow(word.slot(), page) == 0;
   if (word.bytes() > kMaxPackedBytes || word.position() + word.bytes() > pool_bytes_) return false;
   Codec codec = word.is_zstd() ? Codec::kZstd : Codec::kLz4;
   return unpacker.unpack(codec, pool_ + word.position(), word.bytes(), page);
@@ -77,12 +79,12 @@ void PackedPages::note_use(uint64_t page, PackedWord seen) const {
   if (!(seen == used)) change(page, seen, used);
 }
 
-// The packer alone changes the word of a page that it is freeing.
+// The packer alone changes the word of a page that it is freeing. In the overflow file two uses at any times are two.
 void PackedPages::note_use_in_pool(uint64_t page, PackedWord seen) const {
   uint32_t now = epoch(), age = seen.age(now);
-  if (!seen.is(State::kPacked) || age == 0) return;
-  bool again = seen.is_zstd() && age < kStaleAge;
-  change(page, seen, seen.used_at(now).marked(seen.is_marked() || again));
+  bool again = age < kStaleAge && (seen.is_in_overflow() || (seen.is_zstd() && age > 0));
+  PackedWord used = seen.used_at(now).marked(seen.is_marked() || again);
+  if (seen.is(State::kPacked) && !(used == seen)) change(page, seen, used);
 }
 
 int PackedPages::begin_write(RawPages& raw, uint64_t offset, size_t bytes, Unpacker& unpacker) const {
@@ -97,11 +99,12 @@ int PackedPages::begin_write(RawPages& raw, uint64_t offset, size_t bytes, Unpac
 
 int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, Unpacker& unpacker) const {
   for (unsigned i = 0; i < kMaxAttempts; i++) {
+    uint64_t returned = returns(page).load(std::memory_order_acquire);
     PackedWord seen = load(page);
     for (unsigned round = 0; seen.is(State::kPunching) && raw.may_be_freeing(); seen = load(page))
       wait_a_little(round++);
     int r = kAgain;
-    if (seen.is_in_pool()) r = begin_packed(raw, page, seen, whole, unpacker);
+    if (seen.is_stored()) r = begin_packed(raw, page, seen, returned, whole, unpacker);
     else if (change(page, seen, PackedWord::in_memory(State::kWriting, epoch()))) r = 0;
     if (r != kAgain) return r;
   }
@@ -110,10 +113,12 @@ int PackedPages::begin_page(RawPages& raw, uint64_t page, bool whole, Unpacker& 
 
 // A page of which a part is to be written is brought back first. Its bytes are read before the packer may use their
 // place for something else.
-int PackedPages::begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, Unpacker& unpacker) const {
-  bool good = whole || unpack(seen, unpacker.scratch(), unpacker);
+int PackedPages::begin_packed(RawPages& raw, uint64_t page, PackedWord seen, uint64_t returned, bool whole,
+                              Unpacker& unpacker) const {
+  bool good = whole || unpack(raw, seen, unpacker.scratch(), unpacker);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!good) return load(page).is_at_place_of(seen) ? -EIO : kAgain;
+  bool stayed = load(page).is_at_place_of(seen) && returns(page).load(std::memory_order_relaxed) == returned;
+  if (!stayed || !good) return stayed ? -EIO : kAgain;
   if (!change(page, seen, PackedWord::in_memory(State::kWriting, epoch()))) return kAgain;
   count(-1);
   return whole ? 0 : raw.write(page * kPageBytes, unpacker.scratch(), kPageBytes);

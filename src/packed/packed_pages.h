@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "packed/codec.h"
 #include "packed/layout.h"
@@ -21,6 +22,8 @@ class RawPages {
   virtual int read(uint64_t offset, std::byte* to, size_t bytes) = 0;
   virtual int write(uint64_t offset, const std::byte* from, size_t bytes) = 0;
   virtual int punch(uint64_t offset, uint64_t bytes) = 0;
+  // The page in this slot of the overflow file. A client that maps the region has no pages there.
+  virtual int read_overflow(uint64_t slot, std::byte* page) = 0;
   // False: no packer is freeing pages now, because it does something else or has ended with the server.
   virtual bool may_be_freeing() = 0;
 
@@ -55,6 +58,10 @@ class PackedPages {
   }
   uint32_t epoch() const { return std::atomic_ref(header_->epoch).load(std::memory_order_relaxed); }
   void advance_epoch() const;
+  // How often this page, or another with the same counter, was brought back by the packer.
+  std::atomic_ref<uint64_t> returns(uint64_t page) const {
+    return std::atomic_ref(header_->returns[page % std::size(header_->returns)]);
+  }
   uint64_t packed_pages() const { return std::atomic_ref(header_->packed_pages).load(std::memory_order_relaxed); }
   void count(int64_t pages) const {
     std::atomic_ref(header_->packed_pages).fetch_add(static_cast<uint64_t>(pages), std::memory_order_relaxed);
@@ -63,11 +70,12 @@ class PackedPages {
  private:
   std::atomic_ref<uint64_t> word(uint64_t page) const { return std::atomic_ref(table_[page]); }
   int read_in_page(RawPages& raw, uint64_t page, size_t at, std::byte* to, size_t bytes, Unpacker& unpacker) const;
-  bool unpack(PackedWord word, std::byte* page, Unpacker& unpacker) const;
+  bool unpack(RawPages& raw, PackedWord word, std::byte* page, Unpacker& unpacker) const;
   void note_use(uint64_t page, PackedWord seen) const;
   void note_use_in_pool(uint64_t page, PackedWord seen) const;
   int begin_page(RawPages& raw, uint64_t page, bool whole, Unpacker& unpacker) const;
-  int begin_packed(RawPages& raw, uint64_t page, PackedWord seen, bool whole, Unpacker& unpacker) const;
+  int begin_packed(RawPages& raw, uint64_t page, PackedWord seen, uint64_t returned, bool whole,
+                   Unpacker& unpacker) const;
   template <typename Visit>
   int for_each_used(int table_fd, uint64_t first, uint64_t end, Visit visit) const;
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -33,7 +34,14 @@ class Memory final : public RawPages {
     return 0;
   }
   bool may_be_freeing() override { return freeing; }
+  int read_overflow(uint64_t slot, std::byte* page) override {
+    if (on_read) on_read();
+    memcpy(page, &overflow[slot * kPageBytes], kPageBytes);
+    return 0;
+  }
 
+  std::vector<std::byte> overflow = std::vector<std::byte>(8 * kPageBytes);
+  std::function<void()> on_read;
   std::vector<std::byte> content = std::vector<std::byte>(kBytes);
   bool freeing = true;
 };
@@ -190,6 +198,41 @@ TEST_F(PackedPagesTest, ReadsOfCompressedPagesAreNoted) {
   read(kPageBytes, 8);
   EXPECT_TRUE(pages_.load(1).is_marked());
   EXPECT_TRUE(pages_.load(1).is_at_place_of(again));
+}
+
+TEST_F(PackedPagesTest, PagesInTheOverflowFileAreRead) {
+  write(0, kPageBytes, 5);
+  PackedWord place = PackedWord::in_overflow(State::kPacked, 7, 1).used_at(700);
+  EXPECT_TRUE(place.is_in_overflow());
+  EXPECT_EQ(place.slot(), 7u);
+  memset(&memory_.overflow[7 * kPageBytes], 6, kPageBytes);
+  ASSERT_TRUE(pages_.change(0, pages_.load(0), place));
+  pages_.count(1);
+  EXPECT_EQ(read(0, kPageBytes), bytes_of(6, kPageBytes));
+  EXPECT_FALSE(pages_.load(0).is_marked());
+  EXPECT_EQ(read(10, 20), bytes_of(6, 20));
+  EXPECT_TRUE(pages_.load(0).is_marked());
+  EXPECT_TRUE(pages_.load(0).is_at_place_of(place));
+  write(10, 20, 7);
+  EXPECT_EQ(read(0, 10), bytes_of(6, 10));
+  EXPECT_EQ(read(10, 20), bytes_of(7, 20));
+  EXPECT_EQ(pages_.packed_pages(), 0u);
+}
+
+// The packer brings the page back, and to the same place again, while it is read: the slot had something else
+// meanwhile.
+TEST_F(PackedPagesTest, APageThatReturnsWhileItIsReadIsReadAgain) {
+  write(0, kPageBytes, 5);
+  PackedWord place = PackedWord::in_overflow(State::kPacked, 7, 1);
+  ASSERT_TRUE(pages_.change(0, pages_.load(0), place));
+  pages_.count(1);
+  memset(&memory_.overflow[7 * kPageBytes], 9, kPageBytes);
+  memory_.on_read = [&] {
+    if (pages_.returns(0)++ == 0) return;
+    memset(&memory_.overflow[7 * kPageBytes], 5, kPageBytes);
+    memory_.on_read = nullptr;
+  };
+  EXPECT_EQ(read(0, kPageBytes), bytes_of(5, kPageBytes));
 }
 
 TEST_F(PackedPagesTest, DamageIsAnError) {

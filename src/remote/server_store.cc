@@ -44,7 +44,8 @@ Status ServerStore::create_region(const StoreConfig& config) {
   control_fd_ = create.open(&status, &reply, files, config.dial_timeout_ns);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
-  return address_.is_shm() ? map_memory(files, config.region_bytes) : Status();
+  bool maps = address_.is_shm() && reply.memory_files > 0;  // a server with an overflow file passes none
+  return maps ? map_memory(files, config.region_bytes) : Status();
 }
 
 Status ServerStore::map_memory(std::span<int> files, uint64_t bytes) {

@@ -69,7 +69,7 @@ std::optional<Outcome> Authentication::open_region(const wire::Key& key, Client*
   answer->region = region->name().id;
   memcpy(answer->secret, region->name().secret, sizeof answer->secret);
   answer->region_bytes = region->bytes();
-  bool maps_memory = socket_->is_unix() && hello.mode == HelloMode::kCreate;
+  bool maps_memory = socket_->is_unix() && hello.mode == HelloMode::kCreate && !pool_->overflow();
   if (!maps_memory) return std::nullopt;
   std::vector<int> files = {region->memory_fd()};
   if (const PackedFile* packed = region->packed()) files.push_back(packed->fd());

@@ -126,6 +126,8 @@ void append_metrics(ServerState* server, Exposition* out) {
              usage.used);
   out->gauge("farside_server_compressed_bytes", "Of what is stored, pages that are compressed.", usage.packed);
   out->gauge("farside_server_zstd_bytes", "Of these, pages that zstd has compressed.", usage.zstd);
+  out->gauge("farside_server_overflow_bytes", "Of what is stored, pages in the overflow file.", usage.overflow);
+  out->gauge("farside_server_overflow_capacity_bytes", "Size of the overflow file.", usage.overflow_capacity);
   out->gauge("farside_server_overhead_bytes", "Memory that describes what is stored, an upper bound.", usage.overhead);
   out->gauge("farside_server_regions", "Regions, snapshots included.", usage.regions);
   out->gauge("farside_server_snapshots", "Snapshots that share pages with their parent.", usage.snapshots);

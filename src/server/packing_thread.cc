@@ -30,7 +30,7 @@ void PackingThread::run() {
   }
 }
 
-// Each piece of work is followed by a pause of the same length.
+// Each piece of work is followed by a pause of the same length, unless others wait for RAM.
 void PackingThread::work() {
   constexpr uint64_t kLookShare = 50;
   uint64_t begin = now_ns();
@@ -38,12 +38,14 @@ void PackingThread::work() {
   Packer::Progress step = pool_->pack_some();
   uint64_t end = now_ns();
   if (!step.packed) looked_ns_ += end - begin;
+  bool hurries = pool_->overflow() && pool_->overflow()->is_in_a_hurry();
   if (step.more) {
-    os::nanosleep_ns(end - begin);
+    if (!hurries) os::nanosleep_ns(end - begin);
     return;
   }
   passing_ = false;
-  next_pass_ = end + std::max(epoch_ns_, kLookShare * std::exchange(looked_ns_, 0));
+  uint64_t pause = std::max(epoch_ns_, kLookShare * std::exchange(looked_ns_, 0));
+  next_pass_ = end + (hurries ? 0 : pause);
 }
 
 // Short enough that a stop does not wait long.

@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/os.h"
+#include "base/size.h"
 #include "server/listen.h"
 #include "server/metrics.h"
 #include "server/packing_thread.h"
@@ -14,9 +17,10 @@
 namespace farside::server {
 
 struct Server::Impl {
-  explicit Impl(const ServerConfig& c)
+  Impl(const ServerConfig& c, std::unique_ptr<Overflow> overflow)
       : config(c),
-        state(c.memory, c.quota, c.grace_ns, c.compress, c.tokens.empty() ? single_token(c.token) : c.tokens) {
+        state(c.memory, c.quota, c.grace_ns, c.compress, std::move(overflow),
+              c.tokens.empty() ? single_token(c.token) : c.tokens) {
     state.ucx = c.ucx;
     if (c.controller) state.registry = std::make_unique<MemoryRegistry>();
     if (c.calls.host_program.empty()) return;
@@ -50,18 +54,43 @@ Status check(const ServerConfig& config) {
   if (config.compress != Compression::kOff && (!config.calls.host_program.empty() || config.ucx.is_on()))
     return Status::error(EINVAL,
                          "pages that are compressed cannot be accessed by functions or UCX; give up one of the two");
+  if (!config.overflow.path.empty() && config.compress == Compression::kOff)
+    return Status::error(EINVAL,
+                         "pages that are not compressed do not move to an overflow file; use --compress auto, and "
+                         "neither --offload nor --ucx");
   if (config.workers == 0 || config.workers > 64) return Status::error(EINVAL, "workers must be 1 to 64");
   return {};
 }
 
+Result<std::unique_ptr<Overflow>> open_overflow(const ServerConfig& config) {
+  if (config.overflow.path.empty()) return std::unique_ptr<Overflow>();
+  auto file = OverflowFile::create(config.overflow.path, config.overflow.bytes);
+  if (!file.ok()) return file.status();
+  return std::make_unique<Overflow>(std::move(*file), config.memory);
+}
+
 }  // namespace
+
+Status parse_overflow(std::string_view option, std::string_view text, OverflowConfig* out) {
+  if (text.empty()) return {};
+  size_t colon = text.rfind(':');
+  Result<uint64_t> bytes = parse_size(std::string(text.substr(std::min(colon, text.size() - 1) + 1)));
+  if (colon == 0 || colon == std::string_view::npos || !bytes.ok() || *bytes < wire::kSlabBytes)
+    return Status::error(EINVAL, "{}={} is not valid; use PATH:SIZE with a size of 16M or more, as in /var/tmp:64G",
+                         option, text);
+  *out = {std::string(text.substr(0, colon)), align_up(*bytes, wire::kSlabBytes)};
+  return {};
+}
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { stop(); }
 
 Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
   if (Status s = check(config); !s.ok()) return s;
-  std::unique_ptr<Server> server(new Server(std::make_unique<Impl>(config)));  // on failure, stops what was started
+  auto overflow = open_overflow(config);
+  if (!overflow.ok()) return overflow.status();
+  // On failure, stops what was started.
+  std::unique_ptr<Server> server(new Server(std::make_unique<Impl>(config, std::move(*overflow))));
   Impl& impl = *server->impl_;
   if (!config.listen.empty()) {
     auto fd = listen_tcp(config.listen, &impl.port);
@@ -101,9 +130,9 @@ uint16_t Server::tcp_port() const { return impl_->port; }
 ServerStats Server::stats() const {
   MemoryPool::Usage usage = impl_->state.pool.usage();
   wire::StatsReply s = collect_stats(usage, impl_->state.counters);
-  return {s.clients,    s.regions,   s.snapshots,      s.capacity_bytes, s.charged_bytes,   s.stored_bytes,
-          usage.packed, usage.zstd,  usage.used,       s.reads,          s.writes,          s.discards,
-          s.bytes_in,   s.bytes_out, s.refused_tokens, s.bad_frames,     s.refused_requests};
+  return {s.clients,    s.regions,  s.snapshots, s.capacity_bytes, s.charged_bytes, s.stored_bytes,
+          usage.packed, usage.zstd, usage.used,  usage.overflow,   s.reads,         s.writes,
+          s.discards,   s.bytes_in, s.bytes_out, s.refused_tokens, s.bad_frames,    s.refused_requests};
 }
 
 Status Server::ready() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "abi/compression.h"
 #include "base/status.h"
@@ -19,6 +20,15 @@ class Exposition;
 }
 
 namespace farside::server {
+
+// A file for pages that `memory` has no room for.
+struct OverflowConfig {
+  std::string path;  // a folder, or a file that does not exist yet; empty: no such file
+  uint64_t bytes = 0;
+};
+
+// "PATH:SIZE", or "": none.
+Status parse_overflow(std::string_view option, std::string_view text, OverflowConfig* out);
 
 struct ServerConfig {
   uint64_t memory = 0;                            // bytes, for all clients together
@@ -35,6 +45,7 @@ struct ServerConfig {
   ucx::Settings ucx;                              // for one-sided access to regions; off by default
   Compression compress = Compression::kOff;       // cold pages; not with `calls` or `ucx`, which access memory directly
   uint64_t compress_epoch_ns = packed::kEpochNs;  // pages are cold after kColdEpochs without an access
+  OverflowConfig overflow;                        // with `compress` only
   bool controller = false;                        // has the list of a pool's servers; then `memory` may be 0
 };
 
@@ -46,6 +57,7 @@ struct ServerStats {
   uint64_t compressed_bytes;         // of what is stored, pages that are compressed
   uint64_t zstd_bytes;               // of these, pages that zstd has compressed
   uint64_t used_bytes;               // memory that what is stored uses
+  uint64_t overflow_bytes;           // of what is stored, pages in the overflow file
   uint64_t reads, writes, discards;  // requests; accesses of clients to mapped memory are not counted
   uint64_t bytes_in, bytes_out;
   uint64_t refused_tokens, bad_frames, refused_requests;

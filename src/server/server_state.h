@@ -14,8 +14,8 @@ namespace farside::server {
 
 struct ServerState {
   ServerState(uint64_t memory, uint64_t quota, uint64_t grace_ns, Compression compression,
-              const std::vector<TokenEntry>& entries)
-      : pool(memory, quota, grace_ns, compression), tokens(entries, pool.account()) {}
+              std::unique_ptr<Overflow> overflow, const std::vector<TokenEntry>& entries)
+      : pool(memory, quota, grace_ns, compression, std::move(overflow)), tokens(entries, pool.account()) {}
 
   MemoryPool pool;
   Tokens tokens;

@@ -5,9 +5,10 @@
 // a latency and a bandwidth limit can be added, which simulate slower links.
 #pragma once
 #include <sys/uio.h>
-#include <memory>
 
 #include <atomic>
+#include <cerrno>
+#include <memory>
 
 #include "packed/packed_pages.h"
 #include "transport/dial.h"
@@ -57,6 +58,7 @@ class ShmRegion final : public NearObject, public packed::RawPages {
   int read(uint64_t offset, std::byte* to, size_t bytes) override;
   int write(uint64_t offset, const std::byte* from, size_t bytes) override;
   int punch(uint64_t offset, uint64_t bytes) override;
+  int read_overflow(uint64_t, std::byte*) override { return -EIO; }
   bool may_be_freeing() override;
 
   std::byte* base_;

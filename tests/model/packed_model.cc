@@ -12,6 +12,8 @@ bool PackedModel::step(State& s, unsigned actor, const char** wrong) const {
       return s.packing == Packing::kIdle ? start_move(s, false) : step_move(s);
     case kRepack:
       return start_move(s, true);
+    case kReturn:
+      return s.packing == Packing::kIdle ? start_return(s) : step_return(s);
     case kScan:
       return scan(s);
     default:
@@ -31,10 +33,11 @@ bool PackedModel::step_client(State& s, const char** wrong) const {
       read_half(s, s.step == Step::kSecond);
       if (s.step == Step::kFirst) s.step = Step::kSecond;
       else if (is_broken(BrokenPacking::kClaimsBeforeUnpacking) && !reads) s.step = Step::kBringBack;
-      else s.step = reads ? Step::kCheck : Step::kClaim;
+      else s.step = Step::kCheck;
       return true;
     case Step::kCheck:
-      check_read(s, wrong);
+      if (reads) check_read(s, wrong);
+      else s.step = s.word.is_at_place_of(s.seen) && is_undisturbed(s) ? Step::kClaim : Step::kLoad;
       return true;
     case Step::kClaim:
       claim(s);
@@ -62,6 +65,7 @@ bool PackedModel::load(State& s) const {
   bool reads = operation(s) == 'R';
   if (!reads && s.word.where == Where::kPunching && !is_broken(BrokenPacking::kWritersDoNotWait)) return false;
   s.seen = s.word;
+  s.returned = s.returns;
   bool unpacks = s.seen.is_in_pool() && operation(s) == 'P' && !is_broken(BrokenPacking::kClaimsBeforeUnpacking);
   s.step = reads || unpacks ? Step::kFirst : Step::kClaim;
   return true;
@@ -76,7 +80,7 @@ void PackedModel::check_read(State& s, const char** wrong) const {
   if (is_broken(BrokenPacking::kComparesPositionsOnly)) after.version = s.seen.version, after.zstd = s.seen.zstd;
   bool same_place = s.seen.is_in_pool() ? after.is_at_place_of(s.seen) : !s.word.is_in_pool();
   s.step = Step::kLoad;
-  if (!same_place && !is_broken(BrokenPacking::kNoCheckAfterRead)) return;
+  if ((!same_place || !is_undisturbed(s)) && !is_broken(BrokenPacking::kNoCheckAfterRead)) return;
   if (s.word.where == Where::kPacking) s.word.where = Where::kRaw;  // the page is in use
   bool notes = s.word.where == Where::kPacked || is_broken(BrokenPacking::kNotesUseWhilePunching);
   if (s.word.is_in_pool() && notes) s.word.used = 1;
@@ -209,6 +213,42 @@ bool PackedModel::step_move(State& s) const {
       s.packing = Packing::kIdle;
       return true;
     }
+    default:
+      return false;
+  }
+}
+
+// Packer::bring_back.
+bool PackedModel::start_return(State& s) const {
+  bool may_return = s.place && s.word.where == Where::kPacked && s.word.slot == s.place - 1;
+  if (!may_return || s.returns == scenario_.returns) return false;
+  if (!is_broken(BrokenPacking::kReturnsWithoutClaim)) s.word.where = Where::kPunching;
+  s.before = s.word;
+  s.packing = Packing::kReturnFirst;
+  return true;
+}
+
+bool PackedModel::step_return(State& s) const {
+  switch (s.packing) {
+    case Packing::kReturnFirst:
+    case Packing::kReturnSecond: {
+      bool first = s.packing == Packing::kReturnFirst;
+      s.raw[!first] = encoded(s.pool[s.before.slot][!first], s.before.zstd);
+      s.packing = first ? Packing::kReturnSecond : Packing::kCount;
+      return true;
+    }
+    case Packing::kCount:
+      s.returns++;
+      s.packing = Packing::kReturned;
+      return true;
+    case Packing::kReturned:
+      if (s.word == s.before) {
+        s.word = {Where::kRaw, 0, 1};
+        s.used[s.before.slot] = s.place = 0;
+      }
+      s.before = {};
+      s.packing = Packing::kIdle;
+      return true;
     default:
       return false;
   }

@@ -5,7 +5,8 @@
 // The client executes a list of operations: W writes the page, P its second half, R reads it, D discards it. The packer
 // may start at any time: that a page must be cold only saves work. Room in the pool that the packer has released may be
 // overwritten with another page at once. A page that moves in the pool may get the other of two forms, in which its
-// bytes mean something else.
+// bytes mean something else. The overflow file is a part of the pool here, from which the packer may bring a page back
+// to the memory file.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,6 +24,8 @@ enum class BrokenPacking : uint8_t {
   kClaimsBeforeUnpacking,  // a writer of a part reads the pool after the word has changed
   kNotesUseWhilePunching,  // a reader changes the word of a page that the packer is freeing
   kMovesWithoutClaim,      // a move replaces the word whatever it is
+  kReturnsAreNotCounted,   // a reader does not see that the packer has brought the page back meanwhile
+  kReturnsWithoutClaim,    // the packer writes to the memory file while the word is kPacked
   kComparesPositionsOnly   // a reader takes a page that has left a place and come back for one that stayed
 };
 
@@ -30,18 +33,34 @@ struct PackingScenario {
   const char* operations = "WR";
   unsigned packs = 1, moves = 0;
   BrokenPacking broken = BrokenPacking::kNothing;
+  unsigned returns = 0;
 };
 
 class PackedModel {
  public:
   // Other: writes to room in the pool that is free.
-  static constexpr unsigned kClient = 0, kPack = 1, kMove = 2, kScan = 3, kOther = 4, kRepack = 5, kActors = 6;
+  static constexpr unsigned kClient = 0, kPack = 1, kMove = 2, kScan = 3, kOther = 4, kRepack = 5, kReturn = 6,
+                            kActors = 7;
   static constexpr unsigned kSlots = 2;
   static constexpr uint8_t kGarbage = 99, kZstdBytes = 0x40;
 
   enum class Where : uint8_t { kRaw, kPacking, kPunching, kPacked, kWriting };
   enum class Step : uint8_t { kLoad, kFirst, kSecond, kCheck, kClaim, kBringBack, kStoreFirst, kStoreSecond, kEnd };
-  enum class Packing : uint8_t { kIdle, kFirst, kSecond, kStore, kClaim, kPunch, kPublish, kMoveStore, kMoveClaim };
+  enum class Packing : uint8_t {
+    kIdle,
+    kFirst,
+    kSecond,
+    kStore,
+    kClaim,
+    kPunch,
+    kPublish,
+    kMoveStore,
+    kMoveClaim,
+    kReturnFirst,
+    kReturnSecond,
+    kCount,
+    kReturned
+  };
   struct Word {
     Where where = Where::kRaw;
     uint8_t slot = 0, version = 0;  // version 0: never written
@@ -62,12 +81,12 @@ class PackedModel {
     uint8_t expected[2] = {};
     Step step = Step::kLoad;
     Word seen;
-    uint8_t got[2] = {};
+    uint8_t got[2] = {}, returned = 0;  // returned: the count of returns when it loaded the word
     // The packer.
     Packing packing = Packing::kIdle;
-    uint8_t copy[2] = {}, target = 0, place = 0;  // place: the slot that holds the page, plus 1
-    uint8_t packs = 0, moves = 0, zstd = 0;       // zstd: what it is making
-    Word before;                                  // of what it is moving
+    uint8_t copy[2] = {}, target = 0, place = 0;          // place: the slot that holds the page, plus 1
+    uint8_t packs = 0, moves = 0, returns = 0, zstd = 0;  // zstd: what it is making
+    Word before;                                          // of what it is moving
   };
   static_assert(std::has_unique_object_representations_v<State>);
 
@@ -93,6 +112,11 @@ class PackedModel {
   static uint8_t encoded(uint8_t value, uint8_t zstd) { return zstd ? value ^ kZstdBytes : value; }
   bool start_move(State& s, bool other_form) const;
   bool step_move(State& s) const;
+  bool start_return(State& s) const;
+  bool step_return(State& s) const;
+  bool is_undisturbed(const State& s) const {
+    return s.returned == s.returns || is_broken(BrokenPacking::kReturnsAreNotCounted);
+  }
   bool scan(State& s) const;
   bool overwrite_free(State& s) const;
   static int free_slot(const State& s);

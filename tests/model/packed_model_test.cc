@@ -9,8 +9,8 @@
 namespace farside::model {
 
 void PrintTo(const PackingScenario& s, std::ostream* out) {
-  *out << s.operations << ", " << s.packs << " packs, " << s.moves
-       << " moves, omitted rule: " << static_cast<int>(s.broken);
+  *out << s.operations << ", " << s.packs << " packs, " << s.moves << " moves, " << s.returns
+       << " returns, omitted rule: " << static_cast<int>(s.broken);
 }
 
 namespace {
@@ -23,7 +23,9 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundPacking,
                          testing::Values(PackingScenario{"WRWR", 1, 0}, PackingScenario{"WRWR", 2, 1},
                                          PackingScenario{"WPR", 2, 1}, PackingScenario{"WRPRWR", 3, 2},
                                          PackingScenario{"WDRWR", 2, 1}, PackingScenario{"WDPRWR", 3, 2},
-                                         PackingScenario{"WRRRRR", 2, 3}, PackingScenario{"PRPRPR", 3, 3}));
+                                         PackingScenario{"WRRRRR", 2, 3}, PackingScenario{"PRPRPR", 3, 3},
+                                         PackingScenario{"WRRPR", 3, 1, BrokenPacking::kNothing, 2},
+                                         PackingScenario{"WDPRWR", 3, 1, BrokenPacking::kNothing, 2}));
 
 class BrokenPackingTest : public testing::TestWithParam<PackingScenario> {};
 
@@ -37,7 +39,10 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenPackingTest,
                                          PackingScenario{"WPR", 1, 0, BrokenPacking::kClaimsBeforeUnpacking},
                                          PackingScenario{"WRW", 1, 0, BrokenPacking::kNotesUseWhilePunching},
                                          PackingScenario{"WWR", 1, 1, BrokenPacking::kMovesWithoutClaim},
-                                         PackingScenario{"WR", 1, 2, BrokenPacking::kComparesPositionsOnly}));
+                                         PackingScenario{"WR", 1, 2, BrokenPacking::kComparesPositionsOnly},
+                                         PackingScenario{"WR", 2, 0, BrokenPacking::kReturnsAreNotCounted, 1},
+                                         PackingScenario{"WPR", 2, 0, BrokenPacking::kReturnsAreNotCounted, 1},
+                                         PackingScenario{"WWR", 1, 0, BrokenPacking::kReturnsWithoutClaim, 1}));
 
 }  // namespace
 }  // namespace farside::model

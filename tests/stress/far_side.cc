@@ -42,13 +42,15 @@ std::string FarSide::start_servers(const std::string& transport, uint64_t server
   if (transport == "shm" || transport == "tcp" || transport == "ucx") return start_server(transport, server_bytes);
   if (transport == "compressed_shm" || transport == "compressed_tcp")
     return start_server(transport.substr(sizeof "compressed_" - 1), server_bytes, true);
+  if (transport == "overflow_shm") return start_server("shm", server_bytes, true, true);
   std::string first = start_server_process(transport == "replicas" ? "tcp" : "shm", server_bytes);
   return first + "," + start_server_process("tcp", server_bytes);
 }
 
-std::string FarSide::start_server(const std::string& transport, uint64_t server_bytes, bool compress) {
+std::string FarSide::start_server(const std::string& transport, uint64_t server_bytes, bool compress, bool overflows) {
   server::ServerConfig config;
-  config.memory = server_bytes;
+  config.memory = overflows ? wire::kSlabBytes : server_bytes;
+  if (overflows) config.overflow = {"/tmp", server_bytes};
   config.token = kToken;
   if (transport == "shm") config.unix_path = directory_ + "/socket";
   else config.listen = "127.0.0.1:0";
@@ -118,6 +120,8 @@ bool FarSide::has_compressed() {
   return has_lz4_ && has_zstd_;
 #endif
 }
+
+bool FarSide::overflows() const { return server_ && server_->stats().overflow_bytes > 0; }
 
 bool FarSide::leaks() {
   if (!server_) return false;

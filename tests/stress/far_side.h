@@ -24,8 +24,9 @@ class ForkableStore : public pager::LocalStore {
 class FarSide {
  public:
   // transport: direct, copy (both without a server), shm, tcp, ucx, compressed_shm, compressed_tcp (where pages are
-  // compressed after 1.2 ms without an access, and by zstd after 72 ms), file, replicas (two over tcp) or shm_replicas
-  // (shm and tcp). Forks the servers of replicas, so construct it before threads exist. Failures end the process.
+  // compressed after 1.2 ms without an access, and by zstd after 72 ms), overflow_shm (with 16 MiB of RAM, the rest is
+  // in a file), file, replicas (two over tcp) or shm_replicas (shm and tcp). Forks the servers of replicas, so
+  // construct it before threads exist. Failures end the process.
   FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes);
   ~FarSide();
   remote::RemoteStore* store() { return store_; }  // the caller (the pager fixture) deletes it
@@ -33,11 +34,14 @@ class FarSide {
   void kill_one(uint64_t which);
   // Whether the server in this process has compressed pages by both codecs, as far as calls have seen.
   bool has_compressed();
+  // Whether pages are in its file now.
+  bool overflows() const;
   // True if the server in this process still has regions 2 s after its clients have closed them.
   bool leaks();
 
  private:
-  std::string start_server(const std::string& transport, uint64_t server_bytes, bool compress = false);
+  std::string start_server(const std::string& transport, uint64_t server_bytes, bool compress = false,
+                           bool overflows = false);
   std::string start_server_process(const std::string& transport, uint64_t server_bytes);
   std::string start_servers(const std::string& transport, uint64_t server_bytes);
   void start_ucx_relay();

@@ -71,6 +71,8 @@ const char* find_untested(const World& world, FarSide& far_side) {
   bool compresses = world.settings.transport.starts_with("compressed");
   if (compresses && !far_side.has_compressed())
     return "no page was compressed by LZ4, or none by zstd: this run did not test that";
+  if (world.settings.transport.starts_with("overflow") && !far_side.overflows())
+    return "no page is in the overflow file: this run did not test that; raise --memory";
   return nullptr;
 }
 
@@ -241,7 +243,7 @@ void add_options(Command& command, Settings* s, std::string* memory) {
   command.add_option("--delivery", &s->delivery, "").one_of({"signal", "handler"});
   command.add_option("--transport", &s->transport, "")
       .one_of({"direct", "copy", "shm", "tcp", "ucx", "file", "replicas", "shm_replicas", "compressed_shm",
-               "compressed_tcp"});
+               "compressed_tcp", "overflow_shm"});
   command.add_option("--policy", &s->policy, "").one_of({"2q", "fifo", "lru", "priority"});
   command.add_option("--evictors", &s->evictors, "").range(1U, kMaxEvictors);
   command.add_option("--writeback", &s->writeback, "").one_of({"auto", "page", "line"});

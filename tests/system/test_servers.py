@@ -288,6 +288,32 @@ class ServerTest(Servers):
         self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())
 
+    @variations(SMALL[:1])
+    def test_an_overflow_file(self, variation):
+        """A program stores more than the server's RAM has, over TCP and in a run's own server."""
+        script = ("import hashlib, os\nblocks = [os.urandom(1 << 20) for _ in range(48)]\n"
+                  "sums = [hashlib.md5(b).digest() for b in blocks]\n"
+                  "assert all(hashlib.md5(b).digest() == s for b, s in zip(blocks, sums))\n")
+        server, address = self.serve("--compress", "auto", "--overflow", f"{self.folder}:64M", memory="16M")
+        result = run(self.client(variation, address, PYTHON, "-c", script), seconds=60)
+        self.assertEqual(result.status, 0, tail(result.errors))
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=20)
+        self.assertEqual(server.returncode, 0, tail(errors))
+        own = ["--quiet", "--far-memory", "16M", "--tune", f"overflow={self.folder}/own:64M"]
+        result = run([*variation.launcher(*own), PYTHON, "-c", script], seconds=60)
+        self.assertEqual(result.status, 0, tail(result.errors))
+        self.assertFalse((self.folder / "own").exists())
+
+    def test_an_overflow_file_that_cannot_be_used(self):
+        (self.folder / "taken").touch()
+        for options, expected in ((["--overflow", f"{self.folder}:1G"], "--compress auto"),
+                                  (["--overflow", "8G"], "PATH:SIZE"), (["--overflow", f"{self.folder}:8M"], "16M or more"),
+                                  (["--compress", "auto", "--overflow", f"{self.folder}/taken:1G"], "File exists")):
+            result = run([FARSIDE, "serve", "--memory", "64M", "--unix", self.folder / "s", *options], seconds=20)
+            self.assertNotEqual(result.status, 0)
+            self.assertIn(expected, result.errors.decode())
+
     def test_many_small_programs(self):
         """A program reserves little more on the server than it uses."""
         _, address = self.serve(kind="unix")

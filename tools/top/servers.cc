@@ -60,7 +60,8 @@ ServerRow server_row(const std::string& server, const Metrics& now, const Metric
                    .lent = value("capacity_bytes"),
                    .reserved = value("reserved_bytes"),
                    .stored = value("stored_bytes"),
-                   .used = value("used_bytes")};
+                   .used = value("used_bytes"),
+                   .overflow = value("overflow_bytes")};
   double operations = gained(now, before, duration + "_count");
   if (before.empty() || seconds <= 0 || operations == 0) return row;
   row.operations = operations / seconds;
@@ -102,6 +103,7 @@ std::vector<std::string> cells(const ServerRow& row) {
           format_size(row.reserved),
           format_size(row.stored),
           or_none(whole, format_size(row.used)),
+          or_none(row.overflow > 0, format_size(row.overflow)),
           or_none(whole, fmt::format("{:.0f}", row.operations)),
           or_none(whole, format_size(bytes_of(row.bytes))),
           or_none(row.mean_us > 0, fmt::format("{:.1f} us", row.mean_us)),
@@ -127,19 +129,28 @@ std::vector<ServerRow> rows_of(const std::string& server, const Metrics& now, co
 
 std::string to_text(const std::vector<ServerRow>& rows) {
   std::vector<std::vector<std::string>> table = {
-      {"SERVER", "CLIENTS", "LENT", "RESERVED", "STORED", "USED", "OPS/S", "BYTES/S", "MEAN", "P99"}};
+      {"SERVER", "CLIENTS", "LENT", "RESERVED", "STORED", "USED", "IN FILE", "OPS/S", "BYTES/S", "MEAN", "P99"}};
   for (const ServerRow& row : rows) {
     if (row.replies) table.push_back(cells(row));
-    else table.push_back({row.server, "does not reply", "", "", "", "", "", "", "", ""});
+    else table.push_back({row.server, "does not reply", "", "", "", "", "", "", "", "", ""});
   }
   return format_table(table);
 }
 
 nlohmann::json to_json(const ServerRow& row) {
-  return {{"server", row.server},          {"part", row.part},       {"replies", row.replies},
-          {"clients", row.clients},        {"lent_bytes", row.lent}, {"reserved_bytes", row.reserved},
-          {"stored_bytes", row.stored},    {"used_bytes", row.used}, {"operations_per_second", row.operations},
-          {"bytes_per_second", row.bytes}, {"mean_us", row.mean_us}, {"p99_us", row.p99_us}};
+  return {{"server", row.server},
+          {"part", row.part},
+          {"replies", row.replies},
+          {"clients", row.clients},
+          {"lent_bytes", row.lent},
+          {"reserved_bytes", row.reserved},
+          {"stored_bytes", row.stored},
+          {"used_bytes", row.used},
+          {"overflow_bytes", row.overflow},
+          {"operations_per_second", row.operations},
+          {"bytes_per_second", row.bytes},
+          {"mean_us", row.mean_us},
+          {"p99_us", row.p99_us}};
 }
 
 ServerSampler::ServerSampler(const std::string& addresses) {

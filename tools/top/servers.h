@@ -12,8 +12,8 @@ namespace farside::top {
 struct ServerRow {
   std::string server,
       part;  // part: a host whose clients use the server, or a server of its pool; "": the server itself
-  uint64_t clients = 0, lent = 0, reserved = 0, stored = 0, used = 0;  // bytes but for clients
-  double operations = 0, bytes = 0;                                    // a second, since the last look
+  uint64_t clients = 0, lent = 0, reserved = 0, stored = 0, used = 0, overflow = 0;  // bytes but for clients
+  double operations = 0, bytes = 0;                                                  // a second, since the last look
   double mean_us = 0, p99_us = 0;  // of the time in the server; p99: not above this, in steps of four; 0: no operation
   bool replies = true;
 };

@@ -47,7 +47,9 @@ MemoryFile::~MemoryFile() {
   if (fd_ >= 0) os::close(fd_);
 }
 
-int MemoryFile::create(uint64_t bytes, Compression compression) {
+int MemoryFile::create(uint64_t bytes, Compression compression, Overflow* overflow) {
+  RamShare share(overflow);
+  ram_.swap(share);
   fd_ = os::sealed_memfd("farside-region", bytes + sizeof *trailer_);
   if (fd_ < 0) return fd_;
   long r = os::mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(bytes));
@@ -56,7 +58,7 @@ int MemoryFile::create(uint64_t bytes, Compression compression) {
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
   set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
-  if (compression != Compression::kOff) return PackedFile::create(fd_, bytes, compression, &packed_);
+  if (compression != Compression::kOff) return PackedFile::create(fd_, bytes, compression, overflow, &packed_);
   map();
   return 0;
 }
@@ -146,6 +148,7 @@ bool MemoryFile::free_some(uint64_t bytes) {
   uint64_t at = next_stored(0);
   if (at >= bytes_) return packed_ && packed_->free_some(bytes);
   int r = os::punch_hole(fd_, at, std::min(bytes, bytes_ - at));
+  settle_ram();
   return r == 0 && (packed_ || next_stored(at) < bytes_);
 }
 
@@ -164,7 +167,15 @@ uint64_t MemoryFile::packed_bytes() const { return packed_ ? packed_->packed_pag
 MemoryFile::Stored MemoryFile::stored() const {
   uint64_t memory = memory_bytes(), packed = packed_bytes();
   if (!packed_) return {memory, memory};
-  return {memory + packed, memory + packed_->stored_bytes(), packed, packed_->zstd_pages() * kPageSize};
+  uint64_t overflow = std::min(packed, packed_->overflow_pages() * kPageSize);
+  return {memory + packed, memory + packed_->stored_bytes(), packed - overflow, packed_->zstd_pages() * kPageSize,
+          overflow};
+}
+
+bool MemoryFile::has_ram_for(uint64_t bytes) {
+  if (!ram_.overflow() || ram_.try_add(bytes)) return true;
+  settle_ram();
+  return ram_.try_add(bytes);
 }
 
 // Page by page where they are not stored for certain, with SEEK_DATA only: SEEK_HOLE examines every page up to the next

@@ -16,6 +16,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/memory/overflow.h"
 #include "server/memory/packed_file.h"
 #include "server/memory/slab_set.h"
 #include "server/memory/stored_pages.h"
@@ -33,8 +34,9 @@ class MemoryFile {
     return *this;
   }
 
-  // bytes: a multiple of the page size.
-  int create(uint64_t bytes, Compression compression = Compression::kOff);
+  // bytes: a multiple of the page size. overflow: null, or counts the RAM that it uses, and takes pages of a file that
+  // is compressed.
+  int create(uint64_t bytes, Compression compression = Compression::kOff, Overflow* overflow = nullptr);
 
   int fd() const { return fd_; }
   // The second file, with the pages that are compressed, and who compresses them; nullptr: none are.
@@ -55,19 +57,27 @@ class MemoryFile {
   void note_shared() { unmap(); }
 
   // What is stored, in bytes: the size of its pages; the memory that the kernel uses for them, which is less where
-  // pages are compressed; the size of those that are; of these, by zstd.
+  // pages are compressed or in the overflow file; the size of those that are compressed; of these, by zstd; the size of
+  // those in the overflow file.
   struct Stored {
-    uint64_t bytes = 0, used = 0, packed = 0, zstd = 0;
+    uint64_t bytes = 0, used = 0, packed = 0, zstd = 0, overflow = 0;
     void replace(const Stored& before, const Stored& now) {
       bytes += now.bytes - before.bytes;
       used += now.used - before.used;
       packed += now.packed - before.packed;
       zstd += now.zstd - before.zstd;
+      overflow += now.overflow - before.overflow;
     }
   };
   Stored stored() const;
   uint64_t stored_bytes() const { return memory_bytes() + packed_bytes(); }
   uint64_t used_bytes() const { return stored().used; }
+  // Whether there is RAM for so much more; always, unless there is an overflow file.
+  bool has_ram_for(uint64_t bytes);
+  // Makes what it counts exact.
+  void settle_ram() {
+    if (ram_.overflow()) ram_.set(used_bytes());
+  }
   // Whether all pages of the range are stored for certain.
   bool is_stored(uint64_t offset, uint64_t bytes) const { return is_mapped(offset, bytes); }
   // The size of the pages of a range that are holes.
@@ -103,6 +113,7 @@ class MemoryFile {
     std::swap(mapping_, other.mapping_);
     std::swap(packed_, other.packed_);
     stored_.swap(other.stored_);
+    ram_.swap(other.ram_);
   }
   int write_new(uint64_t offset, const void* from, size_t bytes);
   uint64_t next_stored(uint64_t from) const;
@@ -133,6 +144,7 @@ class MemoryFile {
   std::byte* mapping_ = nullptr;  // of the whole file; null: none
   StoredPages stored_;            // without a mapping: empty
   std::unique_ptr<PackedFile> packed_;
+  RamShare ram_;
 };
 
 }  // namespace farside::server

@@ -23,8 +23,12 @@ int PackedFile::Memory::write(uint64_t offset, const std::byte* from, size_t byt
   return write_file(fd_, offset, from, bytes);
 }
 int PackedFile::Memory::punch(uint64_t offset, uint64_t bytes) { return os::punch_hole(fd_, offset, bytes); }
+int PackedFile::Memory::read_overflow(uint64_t slot, std::byte* page) {
+  return overflow_ ? overflow_->file()->read(slot, page) : -EIO;
+}
 
-int PackedFile::create(int memory, uint64_t region_bytes, Compression compression, std::unique_ptr<PackedFile>* out) {
+int PackedFile::create(int memory, uint64_t region_bytes, Compression compression, Overflow* overflow,
+                       std::unique_ptr<PackedFile>* out) {
   uint64_t bytes = packed::file_bytes(region_bytes);
   int fd = os::sealed_memfd("farside-packed", bytes);
   if (fd < 0) return fd;
@@ -37,17 +41,18 @@ int PackedFile::create(int memory, uint64_t region_bytes, Compression compressio
   os::madvise(file, bytes, MADV_DONTFORK);
   os::madvise(file, bytes, MADV_DONTDUMP);
   install_guard();
-  out->reset(new PackedFile(memory, fd, file, region_bytes, compression));
+  out->reset(new PackedFile(memory, fd, file, region_bytes, compression, overflow));
   return 0;
 }
 
-PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes, Compression compression)
+PackedFile::PackedFile(int memory, int fd, std::byte* file, uint64_t region_bytes, Compression compression,
+                       Overflow* overflow)
     : fd_(fd),
       file_(file),
       region_bytes_(region_bytes),
       pages_(file, region_bytes),
-      packer_(pages_, memory, fd, region_bytes, compression),
-      memory_(memory, packer_) {
+      packer_(pages_, memory, fd, region_bytes, compression, overflow),
+      memory_(memory, packer_, overflow) {
   advance_epoch();
 }
 
@@ -92,7 +97,7 @@ uint64_t PackedFile::next_packed(uint64_t from, uint64_t end) const {
     }
     if (pread(fd_, words, sizeof words, at) != static_cast<ssize_t>(sizeof words)) break;
     for (; page < first + packed::kWordsInTablePage; page++) {
-      if (packed::PackedWord(words[page - first]).is_in_pool()) return std::min(std::max(from, page * kPageBytes), end);
+      if (packed::PackedWord(words[page - first]).is_stored()) return std::min(std::max(from, page * kPageBytes), end);
     }
   }
   return end;

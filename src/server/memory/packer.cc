@@ -22,14 +22,24 @@ constexpr size_t kWorthBytes = kPageBytes / 16;  // that zstd has to save
 
 }  // namespace
 
-Packer::Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes, Compression compression)
+Packer::Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes, Compression compression,
+               Overflow* overflow)
     : pages_(pages),
       memory_(memory),
       file_(file),
       region_pages_(region_bytes / kPageBytes),
       pool_offset_(packed::pool_offset(region_bytes)),
       compression_(compression),
+      overflow_(overflow),
       log_(packed::pool_bytes(region_bytes)) {}
+
+Packer::~Packer() {
+  for (const auto& [table_page, slots] : slots_) {
+    for (PackedWord place : *slots) {
+      if (place.is_in_overflow()) overflow_->file()->release(place.slot());
+    }
+  }
+}
 
 Packer::Progress Packer::step() {
   if (uint64_t block = log_.sparse_block(); block != PoolLog::kNone) move_some(block);
@@ -37,11 +47,31 @@ Packer::Progress Packer::step() {
   bool more = true;
   for (unsigned i = 0; i < kTablePagesAtOnce && found.size() < kBatch && (more = find_table_page()); i++)
     scan_table_page(&found);
-  auto stored = std::partition(found.begin(), found.end(), [](const Candidate& c) { return !c.seen.is_in_pool(); });
-  pack({found.begin(), stored});
-  for (; stored != found.end(); ++stored) repack(*stored);
+  std::ranges::stable_sort(found, {}, &Candidate::action);
+  for (auto begin = found.begin(), end = begin; begin != found.end(); begin = end) {
+    end = std::upper_bound(begin, found.end(), *begin, [](auto& a, auto& b) { return a.action < b.action; });
+    execute({begin, end});
+  }
   release_blocks();
   return {more, !found.empty()};
+}
+
+// All have the same action.
+void Packer::execute(std::span<const Candidate> found) {
+  switch (found.front().action) {
+    case Action::kNone:
+      return;
+    case Action::kPack:
+      return pack(found);
+    case Action::kRepack:
+      for (const Candidate& c : found) repack(c);
+      return;
+    case Action::kMoveOut:
+      return move_out(found);
+    case Action::kBringBack:
+      for (const Candidate& c : found) bring_back(c);
+      return;
+  }
 }
 
 // Moves next_ to a page whose part of the table exists. False: there is none before the end.
@@ -64,17 +94,37 @@ void Packer::scan_table_page(std::vector<Candidate>* found) {
   for (; next_ < end && found->size() < kBatch; next_++) {
     PackedWord word(words[next_ - first]), place = slot(next_);
     if (!(place == PackedWord()) && !word.is_at_place_of(place)) set_slot(next_, {});  // it was written or discarded
-    if (is_cold(word) || (word.is_at_place_of(place) && is_in_wrong_form(word))) found->push_back({next_, word});
+    if (Action action = action_for(word, place); action != Action::kNone) found->push_back({next_, word, action});
   }
+}
+
+Packer::Action Packer::action_for(PackedWord word, PackedWord place) const {
+  if (word.is_stored() && !word.is_at_place_of(place)) return Action::kNone;
+  if (word.is_in_overflow()) return word.is_marked() ? Action::kBringBack : Action::kNone;
+  if (overflow_ && overflow_->wants_pages() && has_to_leave(word)) return Action::kMoveOut;
+  if (is_cold(word)) return Action::kPack;
+  return is_in_wrong_form(word) ? Action::kRepack : Action::kNone;
+}
+
+// Pages that can be compressed leave when they are, unless RAM is full.
+bool Packer::has_to_leave(PackedWord word) const {
+  if (word.is(State::kPacked)) return word.age(pages_.epoch()) >= overflow_->age();
+  if (!word.is(State::kRaw) || word.epoch() == 0) return false;
+  return overflow_->age() == 0 || (word.refusals() > 0 && epochs_since_use(word) >= packed::kColdEpochs &&
+                                   epochs_since_use(word) / PackedWord::kEpochsOfAge >= overflow_->age());
 }
 
 // A page that LZ4 cannot compress is cold for zstd when it is not used for as long as others in the pool.
 bool Packer::is_cold(PackedWord word) const {
   if (!word.is(State::kRaw) || word.epoch() == 0) return false;
-  uint32_t epochs = (pages_.epoch() + PackedWord::kEpochs - word.epoch()) % PackedWord::kEpochs;
+  uint32_t epochs = epochs_since_use(word);
   if (word.refusals() == 0) return epochs >= packed::kColdEpochs;
   return word.refusals() == 1 && compression_ == Compression::kAuto &&
          epochs >= packed::kStaleAge * PackedWord::kEpochsOfAge;
+}
+
+uint32_t Packer::epochs_since_use(PackedWord raw) const {
+  return (pages_.epoch() + PackedWord::kEpochs - raw.epoch()) % PackedWord::kEpochs;
 }
 
 // Pages of a repeated word and the like are small enough.
@@ -153,14 +203,85 @@ bool Packer::store(uint64_t page, const Content& content, PackedWord before, Sta
   if (position == PoolLog::kNone) return false;
   PackedWord place = PackedWord::in_pool(state, position, static_cast<uint32_t>(content.bytes), slot(page).moves() + 1,
                                          content.is_zstd);
-  bool same_form = before.is_in_pool() && before.is_zstd() == content.is_zstd;
-  place = before.is_in_pool() ? place.used_as(before) : place.used_at(before.epoch());
+  bool same_form = before.is_stored() && before.is_zstd() == content.is_zstd;
+  place = before.is_stored() ? place.used_as(before) : place.used_at(before.epoch());
   place = place.marked(same_form && before.is_marked());
   bool stored =
       write_file(file_, pool_offset_ + position, content.data, content.bytes) == 0 && change(page, before, place);
   if (stored) set_slot(page, place.with(State::kPacked));
   else log_.release(position, content.bytes);
   return stored;
+}
+
+// To neighbouring slots, as far as there are some. A page leaves RAM when it is on the disk, and only if it was not
+// accessed meanwhile.
+void Packer::move_out(std::span<const Candidate> cold) {
+  alignas(kPageBytes) std::byte pages[OverflowFile::kMaxRun * kPageBytes];
+  for (OverflowFile::Run run; !cold.empty() && (run = overflow_->file()->take(cold.size())).count > 0;
+       cold = cold.subspan(run.count)) {
+    bool ready[OverflowFile::kMaxRun];
+    for (size_t i = 0; i < run.count; i++) ready[i] = begin_moving(cold[i], pages + i * kPageBytes);
+    bool written = overflow_->file()->write(run, pages) == 0;
+    std::vector<uint64_t> raw;
+    freeing_.store(true, std::memory_order_seq_cst);
+    for (size_t i = 0; i < run.count; i++) {
+      bool moved = ready[i] && end_moving(cold[i], written, run.first + i);
+      if (!moved) overflow_->file()->release(run.first + i);
+      else if (!cold[i].seen.is_stored()) raw.push_back(cold[i].page);
+    }
+    free_packed(std::move(raw));
+    freeing_.store(false, std::memory_order_seq_cst);
+  }
+}
+
+// Reads the page. A raw one is kPacking then.
+bool Packer::begin_moving(const Candidate& cold, std::byte* page) {
+  if (!cold.seen.is_stored())
+    return change(cold.page, cold.seen, cold.seen.with(State::kPacking)) &&
+           (read_file(memory_, cold.page * kPageBytes, page, kPageBytes) == 0 || end_moving(cold, false, 0));
+  Content content;
+  return read_content(slot(cold.page), &content) &&
+         unpacker_.unpack(content.codec(), content.data, content.bytes, page);
+}
+
+// Whether the page is in the slot now; a raw one is kPunching then.
+bool Packer::end_moving(const Candidate& cold, bool written, uint64_t slot) {
+  bool raw = !cold.seen.is_stored();
+  PackedWord before = raw ? cold.seen.with(State::kPacking) : cold.seen;
+  if (!written) {
+    if (raw) change(cold.page, before, cold.seen);
+    return false;
+  }
+  // It counts as used long ago, so that its next use there is the first.
+  constexpr uint32_t kLongAgo = (packed::kStaleAge + 2) * PackedWord::kEpochsOfAge;
+  uint32_t stale = (pages_.epoch() + PackedWord::kEpochs - kLongAgo) % PackedWord::kEpochs;
+  State state = raw ? State::kPunching : State::kPacked;
+  PackedWord place = PackedWord::in_overflow(state, slot, this->slot(cold.page).moves() + 1).used_at(stale);
+  uint64_t freed = raw ? kPageBytes : cold.seen.bytes();
+  if (!change(cold.page, before, place)) return false;
+  set_slot(cold.page, place.with(State::kPacked));
+  overflow_->note_moved(freed);
+  return true;
+}
+
+// To the memory file, where it is not used by others while it is kPunching.
+void Packer::bring_back(const Candidate& used) {
+  alignas(kPageBytes) std::byte page[kPageBytes];
+  if (!overflow_->take_room(kPageBytes) || overflow_->file()->read(used.seen.slot(), page) < 0) return;
+  PackedWord busy = used.seen.with(State::kPunching);
+  freeing_.store(true, std::memory_order_seq_cst);
+  if (change(used.page, used.seen, busy)) {
+    bool back = write_file(memory_, used.page * kPageBytes, page, kPageBytes) == 0;
+    if (back) {
+      pages_.returns(used.page).fetch_add(1, std::memory_order_seq_cst);
+      pages_.count(-1);
+      set_slot(used.page, {});
+    } else {
+      os::punch_hole(memory_, used.page * kPageBytes, kPageBytes);
+    }
+    change(used.page, busy, back ? PackedWord::in_memory(State::kRaw, pages_.epoch()) : used.seen.marked(false));
+  }
+  freeing_.store(false, std::memory_order_seq_cst);
 }
 
 // The pages are kPunching, in ascending order: no client writes them.
@@ -185,7 +306,8 @@ void Packer::move_some(uint64_t block) {
   std::vector<uint64_t> pages(log_.pages(block).begin(), log_.pages(block).end());
   for (uint64_t page : pages) {
     PackedWord place = slot(page), word = load(page);
-    bool is_there = !(place == PackedWord()) && place.position() / PoolLog::kBlockBytes == block;
+    bool is_in_pool = !(place == PackedWord()) && !place.is_in_overflow();
+    bool is_there = is_in_pool && place.position() / PoolLog::kBlockBytes == block;
     if (!is_there) continue;
     if (word.is_at_place_of(place)) {
       if (!read_content(place, &content)) return;
@@ -212,11 +334,13 @@ void Packer::set_slot(uint64_t page, PackedWord place) {
   if (!slots) slots = std::make_unique<Slots>();
   PackedWord& slot = (*slots)[page % kWordsInTablePage];
   bool had = !(slot == PackedWord()), has = !(place == PackedWord());
-  bool was_zstd = slot.is_zstd();
-  if (had) log_.release(slot.position(), slot.bytes());
+  bool was_zstd = slot.is_zstd(), was_in_overflow = slot.is_in_overflow();
+  if (was_in_overflow) overflow_->file()->release(slot.slot());
+  else if (had) log_.release(slot.position(), slot.bytes());
   slot = place;
   count_ += static_cast<uint64_t>(has) - static_cast<uint64_t>(had);
   zstd_count_ += static_cast<uint64_t>(place.is_zstd()) - static_cast<uint64_t>(was_zstd);
+  overflow_count_ += static_cast<uint64_t>(place.is_in_overflow()) - static_cast<uint64_t>(was_in_overflow);
 }
 
 // A client may have changed the table as it likes, or the machine may have lost a page of it.

@@ -28,9 +28,9 @@ Status no_file(int code) {
 Result<Region*> MemoryPool::create(uint64_t bytes, std::shared_ptr<Tenant> tenant) {
   Account* account = tenant ? &tenant->account : &account_;
   if (account->is_exhausted()) return full(account_.is_exhausted() ? &account_ : account, tenant.get());
-  auto family = std::make_shared<Region::Family>(quota_, std::move(tenant), &account_, &disposal_);
+  auto family = std::make_shared<Region::Family>(quota_, std::move(tenant), &account_, &disposal_, overflow_.get());
   MemoryFile memory;
-  if (int r = memory.create(bytes, compression_); r < 0) return no_file(r);
+  if (int r = memory.create(bytes, compression_, overflow_.get()); r < 0) return no_file(r);
   LockGuard hold(mutex_);
   return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), std::move(family)));
 }
@@ -52,7 +52,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
   if (family->account.is_exhausted())
     return full(account_.is_exhausted() ? &account_ : &family->account, family->tenant.get());
   MemoryFile memory;
-  if (int r = memory.create(bytes); r < 0) return no_file(r);
+  if (int r = memory.create(bytes, Compression::kOff, overflow_.get()); r < 0) return no_file(r);
   auto own = std::make_unique<PageBitmap>(bytes / kPageSize);
   std::unique_lock content(family->lock);
   LockGuard hold(mutex_);
@@ -177,7 +177,13 @@ void MemoryPool::advance_epochs() {
 
 void MemoryPool::begin_pass() {
   LockGuard hold(mutex_);
-  for (const auto& [id, region] : regions_) packing_.push_back(id);
+  for (const auto& [id, region] : regions_) {
+    packing_.push_back(id);
+    region->memory_.settle_ram();
+  }
+  if (!overflow_) return;
+  overflow_->begin_pass();
+  account_.set_capacity(overflow_->capacity());
 }
 
 Packer::Progress MemoryPool::pack_some() {
@@ -282,8 +288,17 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 MemoryPool::Usage MemoryPool::usage() {
   LockGuard hold(mutex_);
   settle_some();
-  return {account_.capacity(), account_.data(), account_.overhead(), stored_.bytes, regions_.size(),
-          snapshots_,          stored_.packed,  stored_.zstd,        stored_.used};
+  return {account_.capacity(),
+          account_.data(),
+          account_.overhead(),
+          stored_.bytes,
+          regions_.size(),
+          snapshots_,
+          stored_.packed,
+          stored_.zstd,
+          stored_.used,
+          stored_.overflow,
+          overflow_ ? overflow_->file()->bytes() : 0};
 }
 
 void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {

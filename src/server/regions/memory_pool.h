@@ -17,9 +17,11 @@ namespace farside::server {
 class MemoryPool {
  public:
   // capacity: bytes for all regions together. quota: bytes for a region and its snapshots; 0: none. grace_ns: how long
-  // a region is kept after its last connection broke.
-  MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0, Compression compression = Compression::kOff)
-      : account_(capacity),
+  // a region is kept after its last connection broke. overflow: null, or adds a file to this capacity, which is in RAM.
+  MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0, Compression compression = Compression::kOff,
+             std::unique_ptr<Overflow> overflow = nullptr)
+      : overflow_(std::move(overflow)),
+        account_(overflow_ ? overflow_->capacity() : capacity),
         quota_(quota ? quota : Account::kUnlimited),
         grace_ns_(grace_ns),
         compression_(compression) {}
@@ -52,6 +54,7 @@ class MemoryPool {
   void advance_epochs();
   void begin_pass();
   Packer::Progress pack_some();
+  const Overflow* overflow() const { return overflow_.get(); }
 
   // Change the reservation by `bytes`, a multiple of the slab size, and return the new reservation. A sequence that is
   // not larger than the last one granted is a repetition, which changes nothing.
@@ -63,9 +66,10 @@ class MemoryPool {
 
   struct Usage {
     uint64_t capacity, charged, overhead, stored, regions, snapshots;
-    uint64_t packed;  // bytes of pages that are compressed
-    uint64_t zstd;    // of these, by zstd
-    uint64_t used;    // memory that what is stored uses
+    uint64_t packed;                       // bytes of pages that are compressed
+    uint64_t zstd;                         // of these, by zstd
+    uint64_t used;                         // memory that what is stored uses
+    uint64_t overflow, overflow_capacity;  // bytes of pages in the overflow file, and its size
   };
   Usage usage();
 
@@ -112,6 +116,7 @@ class MemoryPool {
 
   static constexpr unsigned kMaxSettled = 4096;  // regions, while others wait for the mutex
 
+  const std::unique_ptr<Overflow> overflow_;  // null: all is in RAM
   Account account_;
   Disposal disposal_;
   const uint64_t quota_;  // of a region and its snapshots

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bits.h"
+#include "base/os.h"
 
 namespace farside::server {
 namespace {
@@ -120,12 +121,18 @@ int Region::discard(const wire::RangeList& ranges, Progress* progress) {
   return wait_for_memory(result, progress);
 }
 
-// A piece that met a lack of memory is repeated while memory is being freed, which happens before it takes the lock.
+// A piece that met a lack of memory is repeated while memory is being freed, which happens before it takes the lock, or
+// by the thread that moves pages to the overflow file.
 void Region::provide_memory(Progress* progress) {
-  if (std::exchange(progress->needs_memory, false)) family_->disposal->free_some();
+  constexpr uint64_t kPauseNs = 100'000;
+  if (!std::exchange(progress->needs_memory, false) || family_->disposal->free_some()) return;
+  if (family_->expects_ram()) os::nanosleep_ns(kPauseNs);
 }
 int Region::wait_for_memory(int result, Progress* progress) {
-  if (result != -ENOMEM || family_->disposal->is_empty()) return result;
+  bool lacks_ram = result == -EAGAIN;
+  bool waits =
+      (lacks_ram && family_->expects_ram()) || ((lacks_ram || result == -ENOMEM) && !family_->disposal->is_empty());
+  if (!waits) return lacks_ram ? -ENOMEM : result;
   progress->needs_memory = true;
   return kMore;
 }
@@ -226,6 +233,7 @@ void Region::charge_what_is_stored() {
   uint64_t stored = memory_.stored_bytes();
   stored_bound_ = stored;
   account_->correct(charged_.exchange(stored), stored);
+  memory_.settle_ram();
 }
 
 void Region::charge_overhead() {
@@ -266,12 +274,14 @@ void Region::for_each_page_run(const wire::RangeList& ranges, Work work) {
 
 // Checks that there is memory for the pages of a write. A root was charged for its reservation and must stay within it:
 // the upper bound counts every written page as new that is not stored for certain, and is made exact before a write is
-// refused. An overlay is charged for each new page, so there the count is exact.
+// refused. An overlay is charged for each new page, so there the count is exact. -EAGAIN: the memory is admitted, but
+// RAM is full and pages have to leave it first.
 int Region::admit(const wire::RangeList& ranges) {
   if (!may_scatter(ranges)) return -ENOMEM;
   uint64_t bytes = 0;
   for_each_page_run(ranges, [&](uint64_t at, uint64_t run) { bytes += memory_.is_stored(at, run) ? 0 : run; });
   if (!base_ && bytes == 0) return 0;
+  if (!memory_.has_ram_for(bytes)) return -EAGAIN;
   if (!base_ && stored_bound_ + bytes <= reserved_) {
     stored_bound_ += bytes;
     return 0;

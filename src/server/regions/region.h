@@ -41,13 +41,16 @@ class Region {
  public:
   // What a program and its forked children share.
   struct Family {
-    Family(uint64_t quota, std::shared_ptr<Tenant> t, Account* server, Disposal* d)
-        : tenant(std::move(t)), account(quota, tenant ? &tenant->account : server), disposal(d) {}
+    Family(uint64_t quota, std::shared_ptr<Tenant> t, Account* server, Disposal* d, const Overflow* o)
+        : tenant(std::move(t)), account(quota, tenant ? &tenant->account : server), disposal(d), overflow(o) {}
+    // Where RAM is full, pages are moved to a file.
+    bool expects_ram() const { return overflow && overflow->is_moving_pages(); }
     FairLock lock;
     Visits visits;                         // of pieces, while the lock is held
     const std::shared_ptr<Tenant> tenant;  // may be null
     Account account;
     Disposal* const disposal;
+    const Overflow* const overflow;  // may be null
   };
   struct Name {
     uint64_t id;

@@ -150,6 +150,7 @@ int Region::discard_part(const wire::ByteRange& part, Progress* progress, WorkPi
   if (owns(page)) return punch(part);
   memset(content.bytes + part.offset % kPageSize, 0, part.bytes);
   content.is_zero = whole || is_zero_page(content.bytes);
+  if (!content.is_zero && !memory_.has_ram_for(kPageSize)) return -EAGAIN;
   if (!content.is_zero && !charge_pages(kPageSize)) return -ENOMEM;
   return keep_page(page, content);
 }
@@ -190,7 +191,9 @@ int Region::save_for_overlays(uint64_t page, Content* content, Progress* progres
 // An overlay for which there is no memory is given up: its process receives -EIO at its next request, while the process
 // of its base continues. False: there will be some soon.
 bool Region::save(uint64_t page, const Content& content) {
-  bool has_room = content.error == 0 && has_room_to_save(page, content.is_zero);
+  bool has_ram = content.is_zero || memory_.has_ram_for(kPageSize);
+  if (!has_ram && content.error == 0 && family_->expects_ram()) return false;
+  bool has_room = has_ram && content.error == 0 && has_room_to_save(page, content.is_zero);
   if (!has_room && content.error == 0 && !family_->disposal->is_empty()) return false;
   if (has_room && keep_page(page, content) == 0) charge_overhead();
   else give_up();
