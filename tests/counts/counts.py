@@ -33,6 +33,7 @@ BOUNDS = (
     Bound("stream", "100M", 121_000, 54_000, 16_000,
           "huge pages, and windows where no frame is free in time: one fault for ten pages at most"),
 )
+METADATA_BYTES = 530_000
 
 
 class CountsTest(SystemTest):
@@ -40,6 +41,13 @@ class CountsTest(SystemTest):
         for bound in BOUNDS:
             with self.subTest(bound.pattern):
                 self.check(bound)
+
+    def test_metadata(self):
+        """What a small process has of its near memory for itself: 3.9 MB before what is never touched was left out."""
+        stats = self.folder / "stats.json"
+        run([FARSIDE, "run", "--quiet", f"--stats=json:{stats}", "--", "/bin/true"])
+        process, = json.loads(stats.read_text())["processes"]
+        self.assertLessEqual(process["metadata_bytes"], METADATA_BYTES)
 
     def check(self, bound):
         stats = self.folder / "stats.json"

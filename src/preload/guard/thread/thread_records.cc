@@ -56,12 +56,19 @@ void make_storage(ThreadRecord* record) REQUIRES(g_record_lock) {
   if (!record->storage) die("out of memory: no thread-local storage for a new thread");
 }
 
+// Few of the records are ever touched. So they are not counted as near memory, as near_alloc() would do.
+ThreadRecord* make_records() {
+  auto* records = static_cast<ThreadRecord*>(os::map_near(kMaxRecords * sizeof(ThreadRecord)));
+  if (!records) die("out of memory: no addresses for the records of threads");
+  return records;
+}
+
 }  // namespace
 
 ThreadRecord* take_record() {
   SignalsBlocked blocked;
   LockGuard guard(g_record_lock);
-  if (!g_records) g_records = static_cast<ThreadRecord*>(near_alloc(kMaxRecords * sizeof(ThreadRecord)));
+  if (!g_records) g_records = make_records();
   ThreadRecord* record = find_free_record();
   if (!record) {
     if (g_record_count == kMaxRecords)
