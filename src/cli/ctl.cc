@@ -34,7 +34,7 @@ std::string describe_copies(const json& report) {
   std::string end = report.contains("repair_seconds_left")
                         ? fmt::format("complete in about {:.0f} s", std::ceil(number(report, "repair_seconds_left")))
                         : "no copy is being made, which needs another server with free memory";
-  return fmt::format("; {} slabs of 16 MiB have fewer copies than --replicas, {}", degraded, end);
+  return fmt::format("; {} slabs of 16 MiB have fewer copies than --replicas on servers that stay, {}", degraded, end);
 }
 
 std::string describe(const json& report) {

@@ -1,6 +1,7 @@
-// farside pool: lists the memory servers of a pool's controller, and closes one to new slabs.
+// farside pool: lists the memory servers of a pool's controller, closes one to new slabs, and empties one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,7 @@ struct PoolArguments {
   std::string controller, token_file;
   TlsArguments tls;
   bool json = false;   // of status
-  std::string server;  // of cordon and uncordon
+  std::string server;  // of the orders: cordon, drain and uncordon
 };
 
 // Calls request(endpoint, token) with the controller. Returns the exit status.
@@ -39,7 +40,7 @@ int ask(PoolArguments& arguments, Request request) {
   return asked.ok() ? 0 : fail(asked);
 }
 
-// What the programs of the pool have lost and not made anew yet.
+// What the programs of the pool have lost, or have on servers that drain, and not made anew yet.
 json to_json(const wire::PoolCopies& copies) {
   bool is_known = copies.left_ms != wire::kUnknownEnd;
   return {{"clients", copies.clients},
@@ -53,8 +54,9 @@ std::string to_text(const wire::PoolCopies& copies) {
   std::string end = copies.left_ms == wire::kUnknownEnd
                         ? "some of them need a server with free memory"
                         : fmt::format("complete in about {} s", copies.left_ms / 1000 + 1);
-  return fmt::format("{} slabs of {} clients have fewer copies than --replicas, {} copies were made anew; {}\n",
-                     copies.degraded, copies.clients, copies.repaired, end);
+  return fmt::format(
+      "{} slabs of {} clients have fewer copies than --replicas on servers that stay, {} copies were made; {}\n",
+      copies.degraded, copies.clients, copies.repaired, end);
 }
 
 json to_json(std::span<const wire::ServerEntry> servers) {
@@ -90,21 +92,44 @@ std::string to_text(std::span<const wire::ServerEntry> servers) {
   return format_table(rows);
 }
 
+// Whether the other servers have room for what is reserved on this one.
+Status check_room(std::span<const wire::ServerEntry> servers, const std::string& drained) {
+  uint64_t reserved = 0, room = 0;
+  for (const wire::ServerEntry& server : servers) {
+    const wire::ServerReport& r = server.report;
+    if (r.address == drained) reserved = r.reserved;
+    else if (server.state == wire::ServerState::kUp) room += r.lent - std::min(r.lent, r.reserved);
+  }
+  if (reserved <= room) return {};
+  return Status::error(ENOSPC,
+                       "programs have reserved {} on {}, and the other servers that are up have room for {}; start one "
+                       "more with farside serve --pool, or end programs",
+                       format_size(reserved), drained, format_size(room));
+}
+
+int list(PoolArguments& arguments, wire::ServersReply* reply) {
+  return ask(arguments, [&](const transport::Endpoint& controller, const char* token) {
+    return remote::list_servers(controller, token, reply);
+  });
+}
+
 int show_status(PoolArguments& arguments) {
   auto reply = std::make_unique<wire::ServersReply>();
-  int status = ask(arguments, [&](const transport::Endpoint& controller, const char* token) {
-    return remote::list_servers(controller, token, reply.get());
-  });
-  if (status != 0) return status;
+  if (int status = list(arguments, reply.get()); status != 0) return status;
   std::span<const wire::ServerEntry> servers(reply->servers, reply->count);
   json all = {{"servers", to_json(servers)}, {"copies", to_json(reply->copies)}};
   fputs((arguments.json ? all.dump(2) + "\n" : to_text(servers) + to_text(reply->copies)).c_str(), stdout);
   return 0;
 }
 
-int set_cordon(PoolArguments& arguments, bool cordoned) {
+int give(wire::Order order, PoolArguments& arguments) {
+  if (order == wire::Order::kDrain) {
+    auto reply = std::make_unique<wire::ServersReply>();
+    if (int status = list(arguments, reply.get()); status != 0) return status;
+    if (Status room = check_room({reply->servers, reply->count}, arguments.server); !room.ok()) return fail(room);
+  }
   return ask(arguments, [&](const transport::Endpoint& controller, const char* token) {
-    return remote::cordon_server(controller, token, arguments.server, cordoned);
+    return remote::order_server(controller, token, arguments.server, order);
   });
 }
 
@@ -129,7 +154,7 @@ void add_status_command(Command& pool) {
   command.set_action([arguments] { return show_status(*arguments); });
 }
 
-void add_cordon_command(Command& pool, const std::string& name, const std::string& help, bool cordoned) {
+void add_order_command(Command& pool, const std::string& name, const std::string& help, wire::Order order) {
   Command& command = pool.add_command(name, help);
   auto arguments = std::make_shared<PoolArguments>();
   command.add_option("server", &arguments->server, "the server's address, as farside pool status shows it").required();
@@ -138,18 +163,22 @@ void add_cordon_command(Command& pool, const std::string& name, const std::strin
       "The token needs the right to operate: allow=operate in its line of the controller's --tokens.\n\nExample:\n"
       "  farside pool " +
       name + " tcp://10.0.0.2:7170 --controller 10.0.0.1:7100 --token-file operator.secret");
-  command.set_action([arguments, cordoned] { return set_cordon(*arguments, cordoned); });
+  command.set_action([arguments, order] { return give(order, *arguments); });
 }
 
 }  // namespace
 
 void add_pool_command(Command& parent) {
-  Command& pool = parent.add_command("pool", "Show a pool of memory servers, and close servers to new data");
+  Command& pool =
+      parent.add_command("pool", "Show a pool of memory servers, close servers to new data, and empty them");
   pool.require_command();
   pool.set_footer("Examples:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
   add_status_command(pool);
-  add_cordon_command(pool, "cordon", "Place no new slabs on a server; programs keep those that are there", true);
-  add_cordon_command(pool, "uncordon", "Place new slabs on a server again", false);
+  add_order_command(pool, "cordon", "Place no new slabs on a server; programs keep those that are there",
+                    wire::Order::kCordon);
+  add_order_command(pool, "drain", "Likewise, and have programs move those that are there to other servers",
+                    wire::Order::kDrain);
+  add_order_command(pool, "uncordon", "Place new slabs on a server again, and move none away", wire::Order::kNone);
 }
 
 }  // namespace farside::cli

@@ -44,10 +44,12 @@ void append_copies(const json& totals, const std::map<uint64_t, json>& running, 
     degraded += count(process, "degraded_slabs");
     left = std::max(left, number(process, "repair_seconds_left"));
   }
-  out->gauge("farside_run_degraded_slabs", "Slabs of 16 MiB with fewer copies than --replicas.", degraded);
+  out->gauge("farside_run_degraded_slabs", "Slabs of 16 MiB with fewer copies than --replicas on servers that stay.",
+             degraded);
   out->gauge("farside_run_repair_left_seconds", "Expected time until their copies are complete; 0: not known, or none.",
              left);
-  out->counter("farside_run_repaired_slabs_total", "Copies of slabs that were made anew.",
+  out->counter("farside_run_repaired_slabs_total",
+               "Copies of slabs that were made, in place of lost ones and of those on servers that drain.",
                count(totals, "repaired_slabs"));
 }
 

@@ -195,18 +195,20 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
 
 Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& arguments,
                                                     const std::vector<server::TokenEntry>& tokens,
-                                                    const server::Server& server, ControllerAddress* controller) {
+                                                    server::Server& server, ControllerAddress* controller) {
   Result<std::string> address = address_in_pool(arguments, server);
   if (!address.ok()) return address.status();
   if (Status opened = controller->open(arguments.pool, arguments.tls); !opened.ok()) return opened;
-  return std::make_unique<server::Reporter>(controller->endpoint(), *secret_for_reports(tokens), *address,
-                                            [&server](wire::ServerReport* report) {
-                                              server::ServerStats stats = server.stats();
-                                              report->lent = stats.capacity_bytes;
-                                              report->reserved = stats.reserved_bytes;
-                                              report->stored = stats.stored_bytes;
-                                              report->clients = stats.regions;
-                                            });
+  return std::make_unique<server::Reporter>(
+      controller->endpoint(), *secret_for_reports(tokens), *address,
+      [&server](wire::ServerReport* report) {
+        server::ServerStats stats = server.stats();
+        report->lent = stats.capacity_bytes;
+        report->reserved = stats.reserved_bytes;
+        report->stored = stats.stored_bytes;
+        report->clients = stats.regions;
+      },
+      [&server](bool on) { server.drain(on); });
 }
 
 // Erases the status line of a terminal.
@@ -268,7 +270,7 @@ class Membership {
     out->sample(reporter_->accepted(), {{"result", "accepted"}});
     out->sample(reporter_->failed(), {{"result", "failed"}});
     out->gauge("farside_server_leaving", "1 if the server leaves its pool.", leaving_ ? 1 : 0);
-    out->gauge("farside_server_cordoned", "1 if an operator closed the server to new slabs.",
+    out->gauge("farside_server_cordoned", "1 if an operator cordoned or drains the server.",
                reporter_->is_cordoned() ? 1 : 0);
   }
 
@@ -309,7 +311,7 @@ struct Running {
   }
 };
 
-// In a pool: no new slabs are placed here; those already here are served until their programs end.
+// In a pool: no new slabs are placed here; those already here are served until programs have moved them, or end.
 void wait_for_clients(const Running& running) {
   const server::Server& server = *running.server;
   uint64_t regions = server.stats().regions;

@@ -356,6 +356,25 @@ class MovesStopped {
   const int error_;
 };
 
+// While one lives, what a call accesses stays on its servers.
+class CallCounted {
+ public:
+  CallCounted(Pager& pager, const Pages& pages) : pager_(pager), pages_(pages) {
+    for (const pager::CallRange& r : pages_.all()) pager_.store()->begin_call(far_of(r), r.bytes, r.written);
+  }
+  ~CallCounted() {
+    for (const pager::CallRange& r : pages_.all()) pager_.store()->end_call(far_of(r), r.bytes, r.written);
+  }
+  CallCounted(const CallCounted&) = delete;
+  CallCounted& operator=(const CallCounted&) = delete;
+
+ private:
+  uint64_t far_of(const pager::CallRange& r) const { return static_cast<uint64_t>(r.address - pager_.space().base()); }
+
+  Pager& pager_;
+  const Pages& pages_;
+};
+
 int ServerBackend::call(const farside_offload_request& request, uint64_t stopped_before, farside_offload_reply* reply,
                         bool* may_repeat) {
   Pages pages;
@@ -368,6 +387,7 @@ int ServerBackend::call(const farside_offload_request& request, uint64_t stopped
   constexpr int kTries = 3;
   Status status;
   for (int i = 0; i < kTries; i++) {
+    CallCounted counted(pager_, pages);
     uint32_t holders = offering(holders_of(pages));
     if (holders == 0) return fail(reply, -EOPNOTSUPP, "no memory server executes the call");
     // Another server that has a copy, after a failure.

@@ -44,13 +44,13 @@ Status report_copies(const transport::Endpoint& controller, const char* token, c
   return ask(controller, token, wire::Op::kCopies, wire::bytes_of(report), {}, timeout_ns);
 }
 
-Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
-                     bool cordoned) {
+Status order_server(const transport::Endpoint& controller, const char* token, const std::string& address,
+                    wire::Order order) {
   wire::CordonRequest request = {};
   if (address.empty() || address.size() >= sizeof request.address)
     return Status::error(EINVAL, "'{}' is not the address of a server in the list of {}", address, controller.name);
   address.copy(request.address, address.size());
-  request.cordoned = cordoned;
+  request.order = order;
   return ask(controller, token, wire::Op::kCordon, wire::bytes_of(request), {});
 }
 

@@ -17,8 +17,8 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
 Status report_copies(const transport::Endpoint& controller, const char* token, const wire::CopiesReport& report,
                      uint64_t timeout_ns);
 
-// Closes the server with this address to new slabs, or opens it again. The token needs the right to operate.
-Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
-                     bool cordoned);
+// Says what an operator wants of the server with this address. The token needs the right to operate.
+Status order_server(const transport::Endpoint& controller, const char* token, const std::string& address,
+                    wire::Order order);
 
 }  // namespace farside::remote

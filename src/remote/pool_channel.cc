@@ -61,7 +61,7 @@ int PoolChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token
   if (int r = begin(Kind::kWrite, ranges, transport::kMaxRequestBytes, &request); r < 0) return r;
   if (pipe < 0) return finish_submit(request, send(request), token);
   ServerSet all = 0;
-  if (int r = targets(*request, &all); r < 0) return finish_submit(request, r, token);
+  if (int r = targets(request, &all); r < 0) return finish_submit(request, r, token);
   if (std::popcount(all) == 1) {
     auto server = static_cast<unsigned>(std::countr_zero(all));
     int sent = send_to(request, server, pipe);
@@ -89,7 +89,7 @@ int PoolChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t ma
   if (!*request) return -EAGAIN;
   (*request)->kind = kind;
   (*request)->awaited = 0;
-  (*request)->incomplete = false;
+  (*request)->incomplete = (*request)->refused = false;
   (*request)->count = ranges.size();
   memcpy((*request)->ranges, ranges.data(), ranges.size_bytes());
   if (kind == Kind::kRead || !servers_.repairs()) return 0;
@@ -122,7 +122,7 @@ int PoolChannel::stage(Request* request, int pipe) {
 // Sends a request to all of its servers. 0; or -errno when a part of it has no server, and then nothing was sent.
 int PoolChannel::send(Request* request) {
   ServerSet all = 0;
-  if (int r = targets(*request, &all); r < 0) return r;
+  if (int r = targets(request, &all); r < 0) return r;
   request->incomplete = false;
   for_each(all, [&](unsigned server) {
     if (int r = send_to(request, server, -1); r < 0) answered(request, server, r);
@@ -132,22 +132,26 @@ int PoolChannel::send(Request* request) {
 
 // Determines the servers of a request, once: the holders of a slab may change at any time. Slabs without holder read as
 // zeros, which are stored in the buffers here. Discards are sent as a whole, and need no servers of each piece.
-int PoolChannel::targets(const Request& request, ServerSet* all) {
+int PoolChannel::targets(Request* request, ServerSet* all) {
   ServerSet lost = servers_.lost();
   size_t count = 0;
-  return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange& piece) {
+  request->versions = request->joining = 0;
+  return for_each_piece({request->ranges, request->count}, [&](uint64_t slab, const ByteRange& piece) {
     ServerSet servers = 0;
-    if (int r = targets_of(request.kind, slab, lost, &servers); r < 0) return r;
-    if (servers == 0 && request.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
-    if (request.kind != Kind::kDiscard) targets_[count++] = servers;
+    if (int r = targets_of(request, slab, lost, &servers); r < 0) return r;
+    if (servers == 0 && request->kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
+    if (request->kind != Kind::kDiscard) targets_[count++] = servers;
     *all |= servers;
     return 0;
   });
 }
 
-int PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost, ServerSet* servers) {
+int PoolChannel::targets_of(Request* request, uint64_t slab, ServerSet lost, ServerSet* servers) {
+  Kind kind = request->kind;
   if (kind == Kind::kWrite && servers_.holders(slab) == 0 && placement_.place_unclaimed(slab) == 0) return -ENOSPC;
   SlabServers now = servers_.servers_of(slab);
+  request->versions += now.version;
+  request->joining |= now.joining;
   if (now.holders == 0) return 0;
   ServerSet holders = now.holders & ~lost;
   if (holders == 0 && kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
@@ -258,8 +262,10 @@ void PoolChannel::answered(Request* request, unsigned server, int result) {
   if (result == 0) return;
   request->incomplete = true;
   request->error = result;
-  // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
-  if (!is_loss(result) && servers_.replicas() == 1) return servers_.note_refusal(server);
+  // A refusal of the only server is the result of the request. Of several, the server that refused has missed a write.
+  bool is_only = servers_.replicas() == 1 && (request->joining & only(server)) == 0;
+  request->refused |= is_only && !is_loss(result);
+  if (is_only && !is_loss(result)) return servers_.note_refusal(server);
   const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
   servers_.lose(server, why);
   close(server);
@@ -272,10 +278,22 @@ void PoolChannel::close(unsigned server) {
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Request* request) {
-  if (!request->incomplete) return 1;
-  if (!is_loss(request->error) && servers_.replicas() == 1) return servers_.fail_request(request->error);
-  if (request->kind != Kind::kRead) return still_held(*request) ? 1 : servers_.fail_request(request->error);
+  if (request->refused) return servers_.fail_request(request->error);
+  bool is_read = request->kind == Kind::kRead;
+  if (!request->incomplete && !(is_read && has_moved(*request))) return 1;
+  if (!is_read) return still_held(*request) ? 1 : servers_.fail_request(request->error);
   return send(request);
+}
+
+// Whether servers of its slabs have changed since it was sent. Then the slab may have been removed from the server that
+// was read.
+bool PoolChannel::has_moved(const Request& request) const {
+  uint32_t versions = 0;
+  for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {
+    versions += servers_.servers_of(slab).version;
+    return 0;
+  });
+  return versions != request.versions;
 }
 
 // True if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was not

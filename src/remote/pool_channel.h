@@ -34,7 +34,10 @@ class PoolChannel final : public transport::Channel {
     transport::Token token = 0;  // 0: free
     Kind kind;
     bool incomplete;    // a server of this request is lost or refused it
+    bool refused;       // by the only server that has it
     int error;          // the result of that server
+    uint32_t versions;  // of the servers of its slabs when it was sent, their sum
+    ServerSet joining;  // of the servers to which it was sent, those that joined
     ServerSet awaited;  // servers that have not replied
     transport::Token asked[kMaxServers];
     size_t count;                  // of ranges
@@ -49,8 +52,9 @@ class PoolChannel final : public transport::Channel {
   int send(Request* request);
   int send_to(Request* request, unsigned server, int pipe);
   std::span<transport::ByteRange> part_for(const Request& request, unsigned server);
-  int targets(const Request& request, ServerSet* all);
-  int targets_of(Kind kind, uint64_t slab, ServerSet lost, ServerSet* servers);
+  int targets(Request* request, ServerSet* all);
+  int targets_of(Request* request, uint64_t slab, ServerSet lost, ServerSet* servers);
+  bool has_moved(const Request& request) const;
   void end(Request* request);
   int progress(Request* request);
   void ask(Request* request, unsigned server);

@@ -28,7 +28,7 @@ ServerSet PoolServers::find(const char* address) const {
 
 bool PoolServers::knows(const char* address) const {
   bool found = false;
-  for_each(all(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
+  for_each(all() & ~left(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
   return found;
 }
 
@@ -45,7 +45,7 @@ bool PoolServers::may_return(unsigned server, uint64_t now) const {
 
 bool PoolServers::is_degraded(uint64_t slab) const {
   ServerSet holders = table_.holders(slab);
-  return holders != 0 && static_cast<unsigned>(std::popcount(holders & usable())) < replicas_;
+  return holders != 0 && static_cast<unsigned>(std::popcount(holders & staying())) < replicas_;
 }
 
 uint64_t PoolServers::degraded() const {
@@ -63,8 +63,9 @@ void PoolServers::close_channel(unsigned server, transport::Channel* channel) {
 ServerSet PoolServers::call_holders(uint64_t far, uint64_t bytes, bool written) const {
   ServerSet all = usable();
   for_each_slab(far, bytes, [&](uint64_t slab, uint64_t) {
-    ServerSet holders = table_.holders(slab);
-    if (written && (repairs() || std::popcount(holders) != 1)) all = 0;
+    SlabServers servers = table_.servers(slab);
+    ServerSet holders = servers.holders;
+    if (written && (replicas_ > 1 || std::popcount(servers.all()) != 1)) all = 0;
     if (holders != 0) all &= holders;
   });
   return all;
@@ -97,6 +98,14 @@ void PoolServers::lose(unsigned server, const char* reason) {
 int PoolServers::fail_request(int error) const {
   if (on_failure_) on_failure_(servers_[failed_.load(std::memory_order_relaxed)]->failure());
   return error;
+}
+
+void PoolServers::leave(unsigned server) {
+  left_.fetch_or(only(server), std::memory_order_acq_rel);
+  lost_.fetch_or(only(server), std::memory_order_acq_rel);
+  servers_[server]->leave();
+  log(LogLevel::kWarning, "memory server {} drains, and has nothing of this program any more",
+      servers_[server]->address());
 }
 
 // A mapping exists only if each page is on all servers: then each of them holds every slab. The number of servers is

@@ -29,6 +29,13 @@ class PoolServers {
   ServerSet all() const { return (ServerSet{1} << count()) - 1; }
   ServerSet lost() const { return lost_.load(std::memory_order_acquire); }
   ServerSet usable() const { return all() & ~lost(); }
+  // Servers that drain: their slabs are moved to others, and are read and written there meanwhile.
+  ServerSet draining() const { return draining_.load(std::memory_order_acquire); }
+  void set_draining(ServerSet servers) { draining_.store(servers, std::memory_order_release); }
+  ServerSet staying() const { return usable() & ~draining(); }
+  // Servers that drained and have nothing of this process any more. They count as lost, but may be added again.
+  ServerSet left() const { return left_.load(std::memory_order_acquire); }
+  void leave(unsigned server);
   // The server with this address that is not lost; empty: none.
   ServerSet find(const char* address) const;
   // Whether a server that was lost may be added again, under the same address: after 5 s, and after twice the time
@@ -36,7 +43,7 @@ class PoolServers {
   bool may_return(unsigned lost, uint64_t now) const;
   // It did not: the time begins again.
   void delay_return(unsigned lost, uint64_t now) { lost_ns_[lost].store(now, std::memory_order_relaxed); }
-  // Whether there is or was a server with this address.
+  // Whether there is or was a server with this address that was not left.
   bool knows(const char* address) const;
   bool owns_fd(int fd) const;
 
@@ -44,9 +51,10 @@ class PoolServers {
   ServerSet holders(uint64_t slab) const { return table_.holders(slab); }
   SlabServers servers_of(uint64_t slab) const { return table_.servers(slab); }
   WriteCounts& writes() { return writes_; }
-  // Whether lost copies are made anew: then writes are counted.
-  bool repairs() const { return replicas_ > 1; }
-  // Slabs with fewer copies than there should be, those without any included.
+  WriteCounts& calls() { return calls_; }
+  // Whether slabs are copied, in place of lost copies or away from servers that drain: then writes are counted.
+  bool repairs() const { return replicas_ > 1 || may_grow_; }
+  // Slabs with fewer copies on servers that stay than there should be, those without any included.
   uint64_t degraded() const;
   bool is_degraded(uint64_t slab) const;
   // See RemoteStore::call_holders().
@@ -75,9 +83,10 @@ class PoolServers {
   const transport::FailureReport::Handler on_failure_;
   SlabTable table_;
   WriteCounts writes_;
+  WriteCounts calls_;                                  // of functions on servers, whatever they access
   std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are set
   std::atomic<unsigned> count_{0};
-  std::atomic<ServerSet> lost_{0};
+  std::atomic<ServerSet> lost_{0}, draining_{0}, left_{0};
   std::atomic<uint64_t> lost_ns_[kMaxServers] = {};
   std::atomic<unsigned> failed_{0};  // the last server that was lost or refused a request
   bool may_grow_ = false;

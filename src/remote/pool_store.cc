@@ -161,7 +161,8 @@ void PoolStore::report_copies(const RepairStatus& status) {
 void PoolStore::look_for_servers() {
   uint64_t now = now_ns();
   ServerSet may_return = 0;
-  for_each(servers_.lost(), [&](unsigned s) { may_return |= servers_.may_return(s, now) ? only(s) : 0; });
+  for_each(servers_.lost() & ~servers_.left(),
+           [&](unsigned s) { may_return |= servers_.may_return(s, now) ? only(s) : 0; });
   if (may_return == 0) return;
   auto server = static_cast<unsigned>(std::countr_zero(may_return));
   if (!is_up(servers_[server].address()) || !add_again(server)) servers_.delay_return(server, now_ns());
@@ -203,6 +204,16 @@ void PoolStore::look_for_new_server() {
     add_connected(connect_server(parsed, kLookTimeoutNs));
     return;
   }
+}
+
+void PoolStore::begin_call(uint64_t far, uint64_t bytes, bool written) {
+  servers_.calls().begin(far, bytes);
+  if (written) servers_.writes().begin(far, bytes);
+}
+
+void PoolStore::end_call(uint64_t far, uint64_t bytes, bool written) {
+  if (written) servers_.writes().end(far, bytes);
+  servers_.calls().end(far, bytes);
 }
 
 void PoolStore::start_threads() {
@@ -282,6 +293,7 @@ void PoolStore::forked_in_parent(ForkTicket ticket) {
 Status PoolStore::adopt_in_child(ForkTicket ticket) {
   new (&placement_.lock()) Mutex;  // another thread may have held it at the fork
   repair_.reset_in_child();
+  servers_.calls().reset_in_child();
   client_number_ = random_u64() | 1;
   lacks_copies_ = false;
   Status adopted = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");

@@ -10,6 +10,7 @@
 //
 // The servers are those of a list, or those in the list of a controller. The controller's list is read again whenever
 // more memory is reserved: new servers are used at once; servers that leave, are silent or cordoned get no new slabs.
+// Servers of a pool say themselves that they drain: then a repair moves their slabs to others, and they are left.
 #pragma once
 #include <string_view>
 
@@ -36,6 +37,8 @@ class PoolStore final : public RemoteStore {
   uint32_t call_holders(uint64_t far, uint64_t bytes, bool written) override {
     return servers_.call_holders(far, bytes, written);
   }
+  void begin_call(uint64_t far, uint64_t bytes, bool written) override;
+  void end_call(uint64_t far, uint64_t bytes, bool written) override;
   void start_threads() override;
   void stop_threads() override { repair_.stop(); }
   RepairStatus repair_status() const override { return repair_.status(); }

@@ -53,10 +53,10 @@ struct ForkTicket {
   }
 };
 
-// Copies that were lost with their server, and are made anew.
+// Copies of slabs in place of those that were lost with their server, or are on one that drains.
 struct RepairStatus {
-  uint64_t degraded = 0;    // slabs with fewer copies than configured
-  uint64_t repaired = 0;    // copies made anew by this process so far
+  uint64_t degraded = 0;    // slabs with fewer copies than configured, not counting those on servers that drain
+  uint64_t repaired = 0;    // copies made by this process so far
   double seconds_left = 0;  // until no slab is degraded, at the rate so far; negative: no copy is being made
 };
 
@@ -97,7 +97,11 @@ class RemoteStore : public NearObject {
     return 0;
   }
 
-  // The threads of the store itself, if it has any, which make lost copies anew. No other use of the store needs them.
+  // Before the servers of a call are chosen, and when it has ended: what it accesses stays where it is meanwhile.
+  virtual void begin_call(uint64_t far, uint64_t bytes, bool written) { (void)far, (void)bytes, (void)written; }
+  virtual void end_call(uint64_t far, uint64_t bytes, bool written) { (void)far, (void)bytes, (void)written; }
+
+  // The threads of the store itself, if it has any, which make copies of slabs. No other use of the store needs them.
   virtual void start_threads() {}
   virtual void stop_threads() {}
   virtual RepairStatus repair_status() const { return {}; }

@@ -18,14 +18,15 @@ namespace {
 using transport::ByteRange;
 using transport::Token;
 
-constexpr int kNice = 10;                        // where cores are scarce, the program's threads have them
-constexpr uint64_t kLookEveryNs = 100'000'000;   // for slabs with fewer copies
-constexpr uint64_t kRetryEveryNs = 500'000'000;  // while no server has room for a copy
-constexpr uint64_t kPatienceNs = 50'000'000;     // of one wait; then a loss that another thread has detected is checked
+constexpr int kNice = 10;                             // where cores are scarce, the program's threads have them
+constexpr uint64_t kLookEveryNs = 100'000'000;        // for slabs with fewer copies
+constexpr uint64_t kLookForDrainsNs = 1'000'000'000;  // where nothing is gained by finding a loss soon
+constexpr uint64_t kRetryEveryNs = 500'000'000;       // while no server has room for a copy
+constexpr uint64_t kPatienceNs = 50'000'000;  // of one wait; then a loss that another thread has detected is checked
 constexpr uint64_t kFailurePauseNs = 100'000'000;
 constexpr uint64_t kWrittenPauseNs = 1'000'000;  // before a place that was written meanwhile is copied again
 constexpr unsigned kAttempts = 1000;             // to copy a place
-constexpr uint64_t kQuietNs = 60'000'000'000;    // for writes that are in flight
+constexpr uint64_t kRoomNs = 3'000'000'000;      // in which a server with room may join the pool
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kPages = WriteCounts::kPlaceBytes / kPageBytes;
 static_assert(kPages <= transport::kMaxRanges && WriteCounts::kPlaceBytes <= transport::kMaxRequestBytes);
@@ -38,7 +39,7 @@ Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(
       placement_(*placement),
       callback_(callback),
       argument_(argument),
-      buffer_(servers->repairs() ? static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes)) : nullptr) {}
+      buffer_(static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes))) {}
 
 Repair::~Repair() {
   stop();
@@ -49,7 +50,9 @@ void Repair::start() {
   auto entry = [](void* repair) { static_cast<Repair*>(repair)->run(); };
   stopping_.store(false);
   int error = thread_.start(entry, this);
-  if (error) log(LogLevel::kError, "lost replicas will not be repaired: no thread can be started (error {})", -error);
+  if (error)
+    log(LogLevel::kError,
+        "lost replicas will not be repaired, nor servers drained: no thread can be started (error {})", -error);
 }
 
 void Repair::stop() {
@@ -89,15 +92,16 @@ void Repair::run() {
     if (!wants_to_stop()) tend();
     if (!wants_to_stop() && step()) continue;
     if (repaired_.load() > reported_ && !wants_to_stop()) report();
-    bool has_losses = servers_.lost() != 0;
-    if (!stopping_.load()) changed_.wait(seen, has_losses ? kRetryEveryNs : kLookEveryNs);
+    bool waits = (servers_.lost() & ~servers_.left()) != 0 || servers_.draining() != 0;
+    uint64_t look_every = servers_.replicas() > 1 ? kLookEveryNs : kLookForDrainsNs;
+    if (!stopping_.load()) changed_.wait(seen, waits ? kRetryEveryNs : look_every);
   }
 }
 
 void Repair::report() {
   uint64_t repaired = repaired_.load(), left = servers_.degraded();
-  log(LogLevel::kWarning, "{} lost copies of 16 MiB were made anew on other servers; {} are missing",
-      repaired - reported_, left);
+  log(LogLevel::kWarning, "{} copies of 16 MiB were made anew on other servers; {} are missing", repaired - reported_,
+      left);
   reported_ = repaired;
 }
 
@@ -115,32 +119,45 @@ RepairStatus Repair::status() const {
 // A fork waits for this as for a repair.
 void Repair::tend() {
   LockGuard working(working_);
-  look_for_losses();
+  look_at_servers();
   callback_(argument_);
 }
 
 // A program that is idle sends no request that would find a loss. Unless its copies are made, the next loss ends it.
-void Repair::look_for_losses() {
+void Repair::look_at_servers() {
+  ServerSet draining = 0;
   for_each(servers_.usable(), [&](unsigned s) {
     if (!servers_[s].check_connection().ok()) servers_.lose(s, "connection lost");
+    else if (servers_[s].is_draining()) draining |= only(s);
   });
+  if ((draining | servers_.draining()) == 0) return;
+  LockGuard hold(placement_.lock());
+  placement_.drain(draining);
 }
 
 bool Repair::step() {
   LockGuard working(working_);
   SlabRepair repair;
-  if (!begin(&repair)) {
+  bool begun = begin(&repair);
+  note_lack_of_room(!begun);
+  if (!begun) {
     began_ns_.store(0);
     close_channels();
     return false;
   }
   note_begin();
-  bool complete = copy(repair);
-  if (!complete) remove(repair);
+  bool copied = copy(repair);
+  ServerSet removed = 0;
   {
     LockGuard hold(placement_.lock());
-    placement_.end_repair(repair, complete);
+    removed = placement_.conclude_repair(repair, copied);
   }
+  for_each(removed, [&](unsigned s) { remove(repair.slab, s); });
+  {
+    LockGuard hold(placement_.lock());
+    placement_.end_repair(repair, removed);
+  }
+  bool complete = removed != only(repair.server);
   copied_of_slab_.store(0);
   if (complete) repaired_.fetch_add(1);
   if (!complete && !wants_to_stop()) os::nanosleep_ns(kFailurePauseNs);
@@ -150,6 +167,22 @@ bool Repair::step() {
 bool Repair::begin(SlabRepair* repair) {
   LockGuard hold(placement_.lock());
   return placement_.begin_repair(&next_slab_, repair);
+}
+
+// Once for each server that drains.
+void Repair::note_lack_of_room(bool lacks) {
+  ServerSet drain = servers_.draining() & servers_.usable();
+  told_of_room_ &= drain;
+  uint64_t slabs = lacks && drain != 0 ? servers_.degraded() : 0, now = now_ns();
+  if (slabs == 0 || lacks_room_ns_ == 0) lacks_room_ns_ = slabs == 0 ? 0 : now;
+  if (slabs == 0 || now - lacks_room_ns_ < kRoomNs) return;
+  for_each(drain & ~told_of_room_, [&](unsigned s) {
+    log(LogLevel::kWarning,
+        "memory server {} drains, but no other server has room for {} slabs of 16 MiB; start a server that joins the "
+        "pool, or keep this one (farside pool uncordon)",
+        servers_[s].address(), slabs);
+  });
+  told_of_room_ |= drain;
 }
 
 void Repair::note_begin() {
@@ -190,7 +223,8 @@ Repair::Copied Repair::copy_place(const SlabRepair& repair, uint64_t far) {
     return Copied::kWritten;  // another holder may have it
   }
   if (int r = write_place(repair.server, far); r < 0) {
-    lose(repair.server, r);
+    // A server that only refuses to take over a slab may have the only copies of others.
+    if (r == -ECONNRESET || r == -EBADMSG || servers_.replicas() > 1) lose(repair.server, r);
     return Copied::kFailed;
   }
   return servers_.writes().begun(far) == begun ? Copied::kDone : Copied::kWritten;
@@ -223,34 +257,32 @@ int Repair::write_place(unsigned server, uint64_t far) {
   return r < 0 ? r : wait(server, token);
 }
 
-// Removes a copy that is not complete. The slab may be placed on that server later, and must then be empty; so this
-// waits until no write can arrive there any more.
-void Repair::remove(const SlabRepair& repair) {
-  {
-    LockGuard hold(placement_.lock());
-    placement_.leave_repair(repair);
-  }
-  uint64_t far = repair.slab * kSlabBytes;
-  ByteRange slab = {far, static_cast<uint32_t>(kSlabBytes), nullptr};
+// Removes a slab from a server that is no holder, or no holder any more. It may be placed there again later, and must
+// then be empty; so this waits until no write can arrive there any more. Reads that are in flight there are repeated,
+// because the servers of the slab have changed.
+void Repair::remove(uint64_t slab, unsigned server) {
+  ByteRange range = {slab * kSlabBytes, static_cast<uint32_t>(kSlabBytes), nullptr};
   Token token;
-  int r = wait_until_quiet(far, repair.server);
-  if (r == 0) r = open(repair.server);
-  if (r == 0) r = channels_[repair.server]->submit_discard({&slab, 1}, &token);
-  if (r == 0) r = wait(repair.server, token);
-  if (r < 0) lose(repair.server, r);
+  int r = wait_until_quiet(range.far, server);
+  if (r == 0) r = open(server);
+  if (r == 0) r = channels_[server]->submit_discard({&range, 1}, &token);
+  if (r == 0) r = wait(server, token);
+  if (r < 0) lose(server, r);
 }
 
 int Repair::wait_until_quiet(uint64_t far, unsigned server) {
-  uint64_t deadline = now_ns() + kQuietNs;
   for (uint64_t end = far + kSlabBytes; far < end; far += WriteCounts::kPlaceBytes) {
-    uint32_t begun;
-    while (!servers_.writes().is_quiet(far, &begun)) {
+    while (!is_quiet(far)) {
       if (servers_.lost() & only(server)) return -ECONNRESET;
-      if (now_ns() > deadline) return -ETIMEDOUT;
       os::nanosleep_ns(kWrittenPauseNs);
     }
   }
   return 0;
+}
+
+bool Repair::is_quiet(uint64_t far) const {
+  uint32_t begun;
+  return servers_.writes().is_quiet(far, &begun) && servers_.calls().is_quiet(far, &begun);
 }
 
 int Repair::wait(unsigned server, Token token) {

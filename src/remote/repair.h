@@ -1,5 +1,6 @@
-// Makes lost copies of slabs anew on other servers, in the background, while the program runs. The protocol, and why no
-// write is lost, is in docs/internals/replicas.md; tests/model/repair_model.h is its model.
+// Makes copies of slabs on other servers, in place of those that were lost and of those on servers that drain, in the
+// background, while the program runs. The protocol, and why no write is lost, is in docs/internals/replicas.md;
+// tests/model/repair_model.h is its model.
 //
 // At most half of the time is spent on copying, so that a repair takes at most half of what a connection carries.
 #pragma once
@@ -38,8 +39,9 @@ class Repair {
 
   void run();
   void tend();
-  void look_for_losses() REQUIRES(working_);
+  void look_at_servers() REQUIRES(working_);
   void report();
+  void note_lack_of_room(bool lacks);
   bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }
   bool begin(SlabRepair* repair);
   void note_begin();
@@ -47,8 +49,9 @@ class Repair {
   Copied copy_place(const SlabRepair& repair, uint64_t far);
   int read_place(unsigned server, uint64_t far);
   int write_place(unsigned server, uint64_t far);
-  void remove(const SlabRepair& repair);
+  void remove(uint64_t slab, unsigned server);
   int wait_until_quiet(uint64_t far, unsigned server);
+  bool is_quiet(uint64_t far) const;
   int wait(unsigned server, transport::Token token);
   void lose(unsigned server, int error);
   int open(unsigned server);
@@ -59,9 +62,11 @@ class Repair {
   SlabPlacement& placement_;
   void (*const callback_)(void*);
   void* const argument_;
-  std::byte* const buffer_;  // one place; null where there are no repairs
+  std::byte* const buffer_;  // one place
   uint64_t next_slab_ = 0;
-  uint64_t reported_ = 0;  // of repaired_
+  uint64_t reported_ = 0;       // of repaired_
+  uint64_t lacks_room_ns_ = 0;  // since when no other server has room for what drains; 0: one has
+  ServerSet told_of_room_ = 0;  // of servers that drain, those of which this was said
   // Progress. The places are those since the repair began, as the first one of several; 0 ns: there is none.
   std::atomic<uint64_t> repaired_{0}, began_ns_{0}, copied_places_{0}, copied_of_slab_{0};
   transport::Channel* channels_[kMaxServers] = {};

@@ -285,5 +285,106 @@ TEST_F(RepairStress, ForksInterruptARepair) {
   store_->stop_threads();
 }
 
+// Servers of a pool that drain, while writers with a shadow copy go on.
+class Drains : public RepairStress {
+ protected:
+  void connect_pool(unsigned replicas, size_t servers) {
+    for (auto& server : servers_) addresses_.push_back(server->address());
+    list(servers);
+    Status s = try_connect(controller_.address(), replicas);
+    ASSERT_TRUE(s.ok()) << s.text();
+    ASSERT_TRUE(store_->claim(0, kSlabs * kSlabBytes).ok());
+  }
+  void list(size_t servers) {
+    std::vector<std::pair<std::string, wire::ServerState>> all;
+    for (size_t s = 0; s < servers; s++)
+      all.emplace_back(addresses_[s], drained_ & only(s) ? wire::ServerState::kDraining : wire::ServerState::kUp);
+    controller_.set(all);
+  }
+  void drain(unsigned server, size_t listed = 4) {
+    drained_ |= only(server);
+    list(listed);
+    servers_[server]->drain(true);
+  }
+  template <typename Condition>
+  bool eventually(Condition holds) {
+    for (int i = 0; i < 3000 && !holds(); i++) os::nanosleep_ns(10'000'000);
+    return holds();
+  }
+  bool has_left(unsigned server) {
+    return (store_->servers().left() & only(server)) != 0 && servers_[server]->open_connections == 0;
+  }
+  void move_twice(unsigned replicas) {
+    serve({8, 8, 8, 8}, true);
+    for (auto& server : servers_) server->delay_of_reads_ns = 200'000;  // so that some are in flight
+    connect_pool(replicas, 4);
+    start();
+    for (unsigned server : {0u, 1u}) {
+      drain(server);
+      ASSERT_TRUE(eventually([&] { return has_left(server); }));
+      EXPECT_EQ(servers_[server]->reserved(), 0u);
+      for (uint64_t page = 0; page < kSlabs * kPagesUsed; page++)
+        ASSERT_TRUE(has(server, far_of(page), FrameBytes(kPage))) << page;  // it was emptied
+      servers_[server]->stop();
+    }
+    stop();
+    EXPECT_EQ(store_->servers().lost(), only(0) | only(1));
+    EXPECT_EQ(store_->servers().degraded(), 0u);
+    EXPECT_GT(done_, 1000u);
+    check_copies();
+  }
+
+  FakeController controller_;
+  std::vector<std::string> addresses_;
+  ServerSet drained_ = 0;
+};
+
+TEST_F(Drains, NoWriteIsLost) { move_twice(1); }
+
+TEST_F(Drains, NoWriteIsLostWithReplicas) { move_twice(2); }
+
+TEST_F(Drains, TheirServerMayEndBeforeItIsEmpty) {
+  serve({8, 8, 8, 8}, true);
+  connect_pool(2, 4);
+  start();
+  drain(0);
+  drain(1);
+  ASSERT_TRUE(eventually([&] { return store_->repair_status().repaired > 0; }));
+  servers_[0]->stop();
+  ASSERT_TRUE(eventually([&] { return has_left(1) && store_->servers().degraded() == 0; }));
+  stop();
+  for (uint64_t slab = 0; slab < kSlabs; slab++) EXPECT_EQ(living(slab), only(2) | only(3));
+  check_copies();
+}
+
+// Until a server with room joins.
+TEST_F(Drains, NeedRoom) {
+  serve({8, 1, 8}, true);
+  connect_pool(1, 1);
+  start();
+  drain(0, 2);
+  ASSERT_TRUE(eventually([&] { return store_->servers().count() == 2 && store_->servers().degraded() == kSlabs - 1; }));
+  EXPECT_EQ(store_->servers().left(), 0u);
+  list(3);
+  ASSERT_TRUE(eventually([&] { return has_left(0); }));
+  stop();
+  check_copies();
+}
+
+TEST_F(Drains, AreCancelled) {
+  serve({8}, true);
+  connect_pool(1, 1);
+  start();
+  servers_[0]->drain(true);
+  ASSERT_TRUE(eventually([&] { return store_->servers().draining() == only(0); }));
+  EXPECT_FALSE(store_->claim(kSlabs * kSlabBytes, kSlabBytes).ok());
+  servers_[0]->drain(false);
+  ASSERT_TRUE(eventually([&] { return store_->servers().draining() == 0; }));
+  EXPECT_TRUE(store_->claim(kSlabs * kSlabBytes, kSlabBytes).ok());
+  stop();
+  EXPECT_EQ(store_->servers().degraded(), 0u);
+  check_copies();
+}
+
 }  // namespace
 }  // namespace farside::remote

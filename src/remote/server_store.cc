@@ -98,20 +98,31 @@ void ServerStore::keep_region_alive() {
   fds_.close(control_fd_);
   Status status;
   control_fd_ = transport::dial_with_retry(attach_, retry_, &status);
+  awaits_news_ = false;
+}
+
+// 1: the server has said something; -EAGAIN: nothing; else the connection is broken.
+ssize_t ServerStore::look_for_input() {
+  std::byte byte;
+  return os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
 bool ServerStore::is_broken() {
-  std::byte byte;
-  return os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != -EAGAIN;
+  ssize_t input = look_for_input();
+  return input != 1 && input != -EAGAIN;
 }
 
 Status ServerStore::check_connection() {
-  if (address_.is_shm()) return {};
   {
     LockGuard hold(control_lock_);
-    if (!is_broken()) return {};
+    if (address_.is_shm() && is_broken()) return {};
+    if (awaits_news_ && look_for_input() == -EAGAIN) return {};
   }
   return free_bytes().status();
+}
+
+void ServerStore::leave() {
+  if (!shares_fds_) fds_.shut_all();
 }
 
 void ServerStore::shrink(uint64_t bytes) {
@@ -131,6 +142,8 @@ Result<uint64_t> ServerStore::free_bytes() {
   LockGuard hold(control_lock_);
   Status s = call(wire::Op::kStats, {}, std::as_writable_bytes(std::span(&stats, 1)));
   if (!s.ok()) return s;
+  awaits_news_ = true;
+  is_draining_ = stats.draining != 0;
   return stats.capacity_bytes - std::min(stats.capacity_bytes, stats.charged_bytes);
 }
 
@@ -138,6 +151,7 @@ Result<uint64_t> ServerStore::free_bytes() {
 Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
   uint64_t start = now_ns();
   int r = -ECONNRESET;
+  awaits_news_ = false;  // they may come before the reply, or get lost with the connection
   while (control_fd_ >= 0) {
     wire::ErrorReply error;
     uint64_t timeout = std::min(kControlTimeoutNs, retry_.attempt_timeout_ns());
@@ -185,6 +199,8 @@ Result<ForkTicket> ServerStore::prepare_fork() {
 Status ServerStore::adopt(const Snapshot& made) {
   new (&control_lock_) Mutex;  // another thread may have held it at the fork
   LockGuard hold(control_lock_);
+  if (ReplacingFds::are_shared()) shares_fds_ = true;
+  awaits_news_ = false;
   fds_.close_all_but(made.fd);
   shm_.reset();
   control_fd_ = made.fd;

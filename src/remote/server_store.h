@@ -41,13 +41,20 @@ class ServerStore final : public RemoteStore {
   // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.
   Result<Snapshot> snapshot();
   void close_snapshot(const Snapshot& made) {
-    if (!ReplacingFds::are_shared()) fds_.close(made.fd);  // else it would be closed in the child, too
+    if (ReplacingFds::are_shared()) shares_fds_ = true;  // it would be closed in the child, too
+    else fds_.close(made.fd);
   }
   Status adopt(const Snapshot& made);
 
-  // Whether the server can still be reached. Costs a round trip only where the idle control connection has broken. A
-  // server over shared memory is not looked at: its memory stays mapped without it.
+  // Whether the server can still be reached, and whether it drains. Costs a round trip only where the server says that
+  // something has changed, the idle control connection has broken, or it was used for something else since. The end of
+  // a server over shared memory is not looked at: its memory stays mapped without it.
   Status check_connection();
+  // As of the last reply: this process is to move what it has there to other servers.
+  bool is_draining() const { return is_draining_; }
+  // Ends all connections, so that the server can free the region. The store must not be used any more; where threads
+  // still do, they get -ECONNRESET.
+  void leave();
 
   // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();
@@ -68,6 +75,7 @@ class ServerStore final : public RemoteStore {
   Status create_region(const StoreConfig& config);
   Status map_memory(std::span<int> files, uint64_t bytes) REQUIRES(control_lock_);
   void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
+  ssize_t look_for_input() REQUIRES(control_lock_);
   bool is_broken() REQUIRES(control_lock_);
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
@@ -80,9 +88,12 @@ class ServerStore final : public RemoteStore {
   transport::Dialer attach_;  // opens further connections to the region
   std::unique_ptr<transport::ShmRegion> shm_;
 
-  Mutex control_lock_;                               // held while the control connection is in use
-  int control_fd_ GUARDED_BY(control_lock_) = -1;    // keeps the region alive; -1 when it was lost
-  uint64_t sequence_ GUARDED_BY(control_lock_) = 0;  // of the last reservation
+  Mutex control_lock_;                                  // held while the control connection is in use
+  int control_fd_ GUARDED_BY(control_lock_) = -1;       // keeps the region alive; -1 when it was lost
+  uint64_t sequence_ GUARDED_BY(control_lock_) = 0;     // of the last reservation
+  bool awaits_news_ GUARDED_BY(control_lock_) = false;  // the server will say that its last reply is not true any more
+  std::atomic<bool> is_draining_{false};
+  bool shares_fds_ = false;  // with a child or parent, whose connections must not be ended
 };
 
 }  // namespace farside::remote

@@ -13,13 +13,34 @@ constexpr uint64_t kSlabsAhead = 4;  // reserved together when a claim needs a s
 
 }  // namespace
 
-// Returns their reserved slabs, so that a server that leaves is empty as soon as its slabs in use are.
-void SlabPlacement::close_to_new_slabs(ServerSet servers) {
-  for_each(servers & ~closed_ & servers_.usable(), [&](unsigned s) {
+// A server that leaves is empty as soon as its slabs in use are.
+void SlabPlacement::return_spare(ServerSet servers) {
+  for_each(servers & servers_.usable(), [&](unsigned s) {
     lock_.assert_held();
     if (spare_[s] > 0) servers_[s].shrink(spare_[s] * kSlabBytes);
     spare_[s] = 0;
   });
+}
+
+void SlabPlacement::drain(ServerSet servers) {
+  return_spare(servers & ~servers_.draining());
+  servers_.set_draining(servers);
+  for_each(servers & servers_.usable(), [&](unsigned s) {
+    lock_.assert_held();
+    if (!has_slab(s) && servers_.staying() != 0) servers_.leave(s);
+  });
+}
+
+bool SlabPlacement::has_slab(unsigned server) const {
+  const SlabTable& table = servers_.table();
+  for (uint64_t slab = 0; slab < table.end(); slab++) {
+    if (table.servers(slab).all() & only(server)) return true;
+  }
+  return false;
+}
+
+void SlabPlacement::close_to_new_slabs(ServerSet servers) {
+  return_spare(servers & ~closed_);
   closed_ = servers;
   bool few = static_cast<unsigned>(std::popcount(open())) < servers_.replicas();
   if (few && !warned_few_ && servers_.count() >= servers_.replicas()) {
@@ -140,7 +161,7 @@ void SlabPlacement::release(uint64_t slab) {
 void SlabPlacement::give_back(ServerSet servers) {
   for_each(servers & servers_.usable(), [&](unsigned s) {
     lock_.assert_held();
-    if (closed_ & only(s)) servers_[s].shrink(kSlabBytes);
+    if ((open() & only(s)) == 0) servers_[s].shrink(kSlabBytes);
     else spare_[s]++;
   });
 }
@@ -188,19 +209,23 @@ bool SlabPlacement::take_one(unsigned server) {
   return grown.ok();
 }
 
-void SlabPlacement::leave_repair(const SlabRepair& repair) {
-  servers_.table().place(repair.slab, servers_.table().holders(repair.slab));
+// Holders that are lost are left out from now on: they are never used again.
+ServerSet SlabPlacement::conclude_repair(const SlabRepair& repair, bool copied) {
+  ServerSet holders = servers_.table().holders(repair.slab), added = only(repair.server);
+  if (!copied || (servers_.usable() & added) == 0 || !servers_.is_degraded(repair.slab)) {
+    servers_.table().place(repair.slab, holders);
+    return added;
+  }
+  holders = (holders & servers_.usable()) | added;
+  bool replaces = static_cast<unsigned>(std::popcount(holders)) > servers_.replicas();
+  ServerSet drained = replaces ? holders & servers_.draining() : 0;
+  drained &= -drained;  // one of them
+  servers_.table().place(repair.slab, holders & ~drained);
+  return drained;
 }
 
-// Holders that are lost are left out from now on: they are never used again.
-void SlabPlacement::end_repair(const SlabRepair& repair, bool complete) {
-  ServerSet holders = servers_.table().holders(repair.slab);
-  if (complete && (servers_.usable() & only(repair.server)) != 0)
-    servers_.table().place(repair.slab, (holders & servers_.usable()) | only(repair.server));
-  else {
-    servers_.table().place(repair.slab, holders);
-    give_back(only(repair.server));
-  }
+void SlabPlacement::end_repair(const SlabRepair& repair, ServerSet removed) {
+  give_back(removed);
   repaired_slab_ = kNone;
   if (servers_.table().used(repair.slab) == 0) release(repair.slab);
 }

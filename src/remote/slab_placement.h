@@ -8,7 +8,7 @@
 
 namespace farside::remote {
 
-// A copy of a slab that is being made on one more server.
+// A copy of a slab that is being made on one more server, in place of one that is lost or on a server that drains.
 struct SlabRepair {
   uint64_t slab;
   unsigned server;
@@ -26,20 +26,27 @@ class SlabPlacement {
   void unclaim(uint64_t far, uint64_t bytes) REQUIRES(lock_);
   // These servers get no new slabs from now on.
   void close_to_new_slabs(ServerSet servers) REQUIRES(lock_);
+  // Nor do these, and the slabs that they have are to be moved to others. Those of them that are empty are left, where
+  // others stay.
+  void drain(ServerSet servers) REQUIRES(lock_);
   // Chooses a slab with too few copies, from *next on, and a server for one more, which gets the slab's writes from now
   // on. False: there is none. One slab is repaired at a time, and keeps its servers meanwhile.
   bool begin_repair(uint64_t* next, SlabRepair* repair) REQUIRES(lock_);
-  // The copy will not be completed: writes that begin from now on are not sent to its server.
-  void leave_repair(const SlabRepair& repair) REQUIRES(lock_);
-  // complete: the server is a holder from now on; else it has nothing of the slab any more, or is lost.
-  void end_repair(const SlabRepair& repair, bool complete) REQUIRES(lock_);
+  // copied: the server has all of the slab. Then it is a holder from now on, unless that is not needed any more.
+  // Returns the server that gets no more writes of the slab, from which it is to be removed: this one, or one that
+  // drains and is no holder any more. 0: there is none.
+  ServerSet conclude_repair(const SlabRepair& repair, bool copied) REQUIRES(lock_);
+  // These servers have nothing of the slab any more, or are lost.
+  void end_repair(const SlabRepair& repair, ServerSet removed) REQUIRES(lock_);
   // Places a slab that is written without a claim on reserved memory. 0: none is reserved. Thread-safe.
   ServerSet place_unclaimed(uint64_t slab);
 
  private:
   using Slabs = uint64_t[kMaxServers];  // a number for each server
 
-  ServerSet open() const REQUIRES(lock_) { return servers_.usable() & ~closed_; }
+  ServerSet open() const REQUIRES(lock_) { return servers_.staying() & ~closed_; }
+  void return_spare(ServerSet servers) REQUIRES(lock_);
+  bool has_slab(unsigned server) const REQUIRES(lock_);
   void read_room(Slabs room) REQUIRES(lock_);
   ServerSet take_most(Slabs room) const REQUIRES(lock_);
   Status grow_each(const Slabs taken, ServerSet* refusing) REQUIRES(lock_);

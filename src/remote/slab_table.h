@@ -14,7 +14,7 @@ namespace farside::remote {
 
 // One bit for each server of a store.
 using ServerSet = uint32_t;
-static_assert(kMaxServers <= 32);
+static_assert(kMaxServers <= 16);
 constexpr ServerSet only(unsigned server) { return ServerSet{1} << server; }
 // Calls visit(server) for each of the set.
 template <typename Visit>
@@ -23,13 +23,14 @@ void for_each(ServerSet set, Visit visit) {
 }
 
 // Of one slab.
-//    63        32 31         0
-//    +-----------+------------+
-//    |  joining  |  holders   |
-//    +-----------+------------+
+//    63        32 31       16 15        0
+//    +-----------+-----------+-----------+
+//    |  version  |  joining  |  holders  |
+//    +-----------+-----------+-----------+
 struct alignas(8) SlabServers {
-  ServerSet holders;  // have all of it; empty: none, and the slab reads as zeros
-  ServerSet joining;  // get its writes, while a repair copies what was there before
+  uint16_t holders;  // have all of it; empty: none, and the slab reads as zeros
+  uint16_t joining;  // get its writes, while a repair copies what was there before
+  uint32_t version;  // changes with each change
   ServerSet all() const { return holders | joining; }
   bool operator==(const SlabServers&) const = default;
 };
@@ -59,7 +60,9 @@ class SlabTable {
   // The servers' entries in the store were published before, so that readers of servers() can use them.
   void place(uint64_t slab, ServerSet holders, ServerSet joining = 0) {
     if (slab >= end()) end_.store(slab + 1, std::memory_order_release);
-    rows_[slab].servers.store({holders, joining}, std::memory_order_seq_cst);
+    uint32_t version = servers(slab).version + 1;
+    rows_[slab].servers.store({static_cast<uint16_t>(holders), static_cast<uint16_t>(joining), version},
+                              std::memory_order_seq_cst);
   }
 
   uint32_t used(uint64_t slab) const { return rows_[slab].used; }

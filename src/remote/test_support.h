@@ -50,6 +50,7 @@ class FakeEndpoint {
     EXPECT_EQ(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
     return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   }
+  std::atomic<int> open_connections{0};
   // Closes everything; connections are refused from then on.
   void stop() {
     if (!acceptor_.joinable()) return;
@@ -106,9 +107,11 @@ class FakeEndpoint {
     wire::Greeting greeting;
     transport::Request request;
     if (transport::receive_greeting(fd, &greeting)) greet(fd, greeting);
+    open_connections++;
     while (transport::receive_request(fd, &request))
       request.op() == wire::Op::kConnect ? add(std::move(request.passed)) : answer(fd, request);
     ::shutdown(fd, SHUT_RDWR);  // the client sees the end of the connection
+    open_connections--;
   }
   transport::Fd socket_;
   std::string path_;
@@ -140,12 +143,17 @@ class FakeServer final : public FakeEndpoint {
     return memcmp(memory_ + at, data.data(), data.size()) == 0;
   }
 
+  // Tells the client, over the connection over which it asked last.
+  void drain(bool on) {
+    draining_ = on;
+    if (asked_over_ >= 0) send(asked_over_, transport::reply_frame(wire::Op::kStats, 0, {}));
+  }
   // In slabs.
   uint64_t reserved() const { return reserved_; }
   std::atomic<uint64_t> promised{0};  // reported in addition to what can be reserved
   std::atomic<int> refuse_writes{0};  // with this error
   std::atomic<int> refuse_reads{0};
-  std::atomic<uint64_t> delay_of_writes_ns{0};
+  std::atomic<uint64_t> delay_of_writes_ns{0}, delay_of_reads_ns{0};
   std::atomic<int> refuse_snapshots{0};
   std::atomic<unsigned> reads{0}, writes{0}, discards{0}, snapshots{0};
 
@@ -159,6 +167,8 @@ class FakeServer final : public FakeEndpoint {
         wire::StatsReply stats = {};
         stats.capacity_bytes = (capacity_ + promised) * kSlabBytes;
         stats.charged_bytes = reserved_ * kSlabBytes;
+        stats.draining = draining_;
+        asked_over_ = fd;
         return reply(fd, request, transport::bytes_of_value(stats));
       }
       default:
@@ -202,6 +212,7 @@ class FakeServer final : public FakeEndpoint {
     if (write && refuse_writes) return refuse(fd, request, refuse_writes);
     (read ? reads : write ? writes : discards)++;
     if (write && delay_of_writes_ns > 0) os::nanosleep_ns(delay_of_writes_ns);
+    if (read && delay_of_reads_ns > 0) os::nanosleep_ns(delay_of_reads_ns);
     transport::FrameBytes out;
     const std::byte* from = list.data.data();
     std::unique_lock hold(memory_lock_);
@@ -218,6 +229,8 @@ class FakeServer final : public FakeEndpoint {
 
   const uint64_t capacity_;
   std::atomic<uint64_t> reserved_{0};
+  std::atomic<bool> draining_{false};
+  std::atomic<int> asked_over_{-1};
   transport::Fd file_;
   std::mutex memory_lock_;  // of requests over several connections
   std::byte* memory_ = nullptr;
@@ -238,6 +251,7 @@ class FakeController final : public FakeEndpoint {
 
  private:
   void answer(int fd, const transport::Request& request) override {
+    if (request.op() == wire::Op::kCopies) return reply(fd, request, {});
     ASSERT_EQ(request.op(), wire::Op::kServers);
     list_requests++;
     if (refuse_lists) return refuse(fd, request, refuse_lists);

@@ -36,6 +36,10 @@ class WriteCounts {
     *begun = count.begun.load(std::memory_order_seq_cst);
     return *begun == ended;
   }
+  // In a forked child, which does not end what other threads of its parent began.
+  void reset_in_child() {
+    for (uint64_t i = 0; i < kCounts; i++) counts_[i].ended.store(counts_[i].begun.load());
+  }
   uint32_t begun(uint64_t far) const { return at(far / kPlaceBytes).begun.load(std::memory_order_seq_cst); }
 
  private:

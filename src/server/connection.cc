@@ -145,6 +145,7 @@ Outcome Connection::handle(wire::Op op, wire::Bytes payload) {
     return replies_.close(EBADMSG, "the second request, and no other, must be a proof");
   if (op == wire::Op::kHello) return greet(payload);
   if (op == wire::Op::kProve) return open(payload);
+  wants_news_ |= op == wire::Op::kStats && client_.region;
   if (!client_.fence) return handlers_->execute(op, payload);
   auto inside = client_.fence->enter(client_.generation);
   if (inside.owns_lock()) return handlers_->execute(op, payload);
@@ -245,6 +246,14 @@ void Connection::send() {
     answer_complete_frames();
   }
   if (state_ == State::kClosing && socket_.output().empty()) socket_.end();
+}
+
+void Connection::announce() {
+  wants_news_ = false;
+  wire::FrameHeader news = wire::make_header(wire::Op::kStats, wire::kFlagReply, 0, 0);
+  news.crc = wire::header_crc(news);
+  socket_.output().append(&news, sizeof news);
+  send();
 }
 
 void Connection::trim() {

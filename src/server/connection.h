@@ -56,6 +56,9 @@ class Connection {
   // does not want the connection any more. Before, what is to be sent must have been sent.
   bool wants_host() const { return wants_host_; }
   void give_to_host();
+  // The client asked for the numbers of the server, which are about to be wrong: announce() tells it to ask again.
+  bool wants_news() const { return wants_news_ && is_open() && !in_pieces_; }
+  void announce();
   // A new connection that the client passed over this one, or -1. The caller closes it.
   int take_accepted() { return socket_.take_accepted(); }
 
@@ -100,6 +103,7 @@ class Connection {
   bool wants_thread_ = false;
   bool has_thread_ = false;
   bool wants_host_ = false;
+  bool wants_news_ = false;
   uint64_t begun_ns_ = 0;   // the request that is being executed
   bool in_pieces_ = false;  // it was begun, and has further pieces
   bool is_unfinished_ = false;

@@ -51,7 +51,8 @@ const Handlers::Row& Handlers::row_of(wire::Op op) {
 
 Handlers::Handlers(const Client& client, ServerState* server, ClientSocket* socket, Replies* replies)
     : replies_(replies),
-      server_(client.tenant, &server->pool, &server->counters, server->registry.get(), socket, replies) {
+      server_(client.tenant, &server->pool, &server->counters, &server->draining, server->registry.get(), socket,
+              replies) {
   if (!client.region) return;
   data_.emplace(client.region, &server->pool, &server->ucx, &server->counters, socket, replies);
   calls_.emplace(server->calls.get(), client.region, socket, replies);

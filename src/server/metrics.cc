@@ -90,7 +90,8 @@ void append_durations(const Counters& counters, Exposition* out) {
 // A controller's view of its pool, on which the state of replicas depends.
 void append_pool(Registry* registry, Exposition* out) {
   std::vector<wire::ServerEntry> servers = registry->servers(now_ns());
-  std::map<std::string, uint64_t> by_state = {{"up", 0}, {"cordoned", 0}, {"leaving", 0}, {"silent", 0}};
+  std::map<std::string, uint64_t> by_state = {
+      {"up", 0}, {"cordoned", 0}, {"draining", 0}, {"leaving", 0}, {"silent", 0}};
   for (const wire::ServerEntry& s : servers) by_state[wire::name_of(s.state)]++;
   out->begin("farside_controller_servers", "gauge", "Servers of the pool, by state.");
   for (const auto& [state, count] : by_state) out->sample(count, {{"state", state}});

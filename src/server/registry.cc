@@ -11,7 +11,8 @@ uint64_t silence(uint64_t now, uint64_t reported_ns) { return now > reported_ns 
 wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns) {
   if (silent_ns >= Registry::kSilentAfterNs) return wire::ServerState::kSilent;
   if (report.leaving) return wire::ServerState::kLeaving;
-  return report.cordoned ? wire::ServerState::kCordoned : wire::ServerState::kUp;
+  if (report.order == wire::Order::kDrain) return wire::ServerState::kDraining;
+  return report.order == wire::Order::kCordon ? wire::ServerState::kCordoned : wire::ServerState::kUp;
 }
 
 }  // namespace
@@ -22,19 +23,19 @@ int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now, wire:
   auto known = servers_.find(report.address);
   bool is_new = known == servers_.end();
   if (is_new && servers_.size() >= wire::kMaxPoolServers) return -ENOSPC;
-  reply->cordoned = is_new ? report.cordoned : known->second.report.cordoned;
+  reply->order = is_new ? report.order : known->second.report.order;
   Reported& entry = servers_[report.address];
   entry = {report, now};
-  entry.report.cordoned = reply->cordoned;
+  entry.report.order = reply->order;
   return 0;
 }
 
-int MemoryRegistry::cordon(const std::string& address, bool cordoned, uint64_t now) {
+int MemoryRegistry::order(const std::string& address, wire::Order order, uint64_t now) {
   LockGuard hold(mutex_);
   forget_silent(now);
   auto known = servers_.find(address);
   if (known == servers_.end()) return -ENOENT;
-  known->second.report.cordoned = cordoned;
+  known->second.report.order = order;
   return 0;
 }
 

@@ -1,7 +1,8 @@
-// A controller's list of memory servers: how much each lends, when it last reported, and whether an operator cordoned
-// it. Behind an interface, so that several controllers could share a distributed store instead of the memory of one.
+// A controller's list of memory servers: how much each lends, when it last reported, and what an operator wants of it:
+// that it is cordoned or drained. Behind an interface, so that several controllers could share a distributed store
+// instead of the memory of one.
 //
-// A cordon is known to the controller and to the server, which repeats it in its reports. So a restart of one of them
+// An order is known to the controller and to the server, which repeats it in its reports. So a restart of one of them
 // does not end it: a controller believes a server that is new in its list, and itself about the others.
 #pragma once
 #include <map>
@@ -27,8 +28,8 @@ class Registry {
   // from now on. 0, or -ENOSPC if the list is full.
   virtual int report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) = 0;
 
-  // Closes a server to new slabs, or opens it again. 0, or -ENOENT if it is not in the list.
-  virtual int cordon(const std::string& address, bool cordoned, uint64_t now) = 0;
+  // 0, or -ENOENT if the server is not in the list.
+  virtual int order(const std::string& address, wire::Order order, uint64_t now) = 0;
 
   // Adds the copies that a client lacks, or replaces its last report. 0, or -ENOSPC if there are too many clients.
   virtual int report_copies(const wire::CopiesReport& report, uint64_t now) = 0;
@@ -44,7 +45,7 @@ class Registry {
 class MemoryRegistry final : public Registry {
  public:
   int report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) override;
-  int cordon(const std::string& address, bool cordoned, uint64_t now) override;
+  int order(const std::string& address, wire::Order order, uint64_t now) override;
   int report_copies(const wire::CopiesReport& report, uint64_t now) override;
   wire::PoolCopies copies(uint64_t now) override;
   std::vector<wire::ServerEntry> servers(uint64_t now) override;
@@ -53,7 +54,7 @@ class MemoryRegistry final : public Registry {
 
  private:
   struct Reported {
-    wire::ServerReport report;  // `cordoned` is the controller's
+    wire::ServerReport report;  // `order` is the controller's
     uint64_t reported_ns;
   };
   struct ReportedCopies {

@@ -80,50 +80,55 @@ TEST(Registry, RefusesMoreClientsThanItHasRoomFor) {
   EXPECT_EQ(registry.report_copies({1, 2, 0, 0}, kSecond), 0);
 }
 
-class Cordons : public testing::Test {
+using enum wire::Order;
+
+class Orders : public testing::Test {
  protected:
   // A report of a server that has the given state. Returns what the reply says.
-  bool report(MemoryRegistry& registry, bool cordoned, bool leaving = false) {
+  wire::Order report(MemoryRegistry& registry, wire::Order order, bool leaving = false) {
     wire::ServerReport report = report_of("tcp://a:1", 0, leaving);
-    report.cordoned = cordoned;
+    report.order = order;
     wire::RegisterReply reply = {};
     EXPECT_EQ(registry.report(report, kSecond, &reply), 0);
-    return reply.cordoned != 0;
+    return reply.order;
   }
   wire::ServerState state(MemoryRegistry& registry, uint64_t now = kSecond) { return registry.servers(now)[0].state; }
 
   MemoryRegistry registry_;
 };
 
-TEST_F(Cordons, AreForServersInTheList) {
-  EXPECT_EQ(registry_.cordon("tcp://a:1", true, kSecond), -ENOENT);
-  EXPECT_FALSE(report(registry_, false));
-  EXPECT_EQ(registry_.cordon("tcp://b:1", true, kSecond), -ENOENT);
+TEST_F(Orders, AreForServersInTheList) {
+  EXPECT_EQ(registry_.order("tcp://a:1", kCordon, kSecond), -ENOENT);
+  EXPECT_EQ(report(registry_, kNone), kNone);
+  EXPECT_EQ(registry_.order("tcp://b:1", kCordon, kSecond), -ENOENT);
   EXPECT_EQ(state(registry_), wire::ServerState::kUp);
 }
 
-TEST_F(Cordons, ApplyAtOnceAndAreReplied) {
-  report(registry_, false);
-  EXPECT_EQ(registry_.cordon("tcp://a:1", true, kSecond), 0);
+TEST_F(Orders, ApplyAtOnceAndAreReplied) {
+  report(registry_, kNone);
+  EXPECT_EQ(registry_.order("tcp://a:1", kCordon, kSecond), 0);
   EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
-  EXPECT_TRUE(report(registry_, false));  // the server does not know it yet, or was restarted
+  EXPECT_EQ(report(registry_, kNone), kCordon);  // the server does not know it yet, or was restarted
   EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
-  EXPECT_TRUE(report(registry_, true));
-  EXPECT_EQ(registry_.cordon("tcp://a:1", false, kSecond), 0);
+  EXPECT_EQ(report(registry_, kCordon), kCordon);
+  EXPECT_EQ(registry_.order("tcp://a:1", kDrain, kSecond), 0);
+  EXPECT_EQ(state(registry_), wire::ServerState::kDraining);
+  EXPECT_EQ(report(registry_, kCordon), kDrain);
+  EXPECT_EQ(registry_.order("tcp://a:1", kNone, kSecond), 0);
   EXPECT_EQ(state(registry_), wire::ServerState::kUp);
-  EXPECT_FALSE(report(registry_, true));  // its report was sent before
+  EXPECT_EQ(report(registry_, kCordon), kNone);  // its report was sent before
   EXPECT_EQ(state(registry_), wire::ServerState::kUp);
 }
 
-TEST_F(Cordons, SurviveARestartOfTheController) {
-  EXPECT_TRUE(report(registry_, true));
+TEST_F(Orders, SurviveARestartOfTheController) {
+  EXPECT_EQ(report(registry_, kCordon), kCordon);
   EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
 }
 
-TEST_F(Cordons, DoNotHideThatAServerLeavesOrIsSilent) {
-  report(registry_, true, true);
+TEST_F(Orders, DoNotHideThatAServerLeavesOrIsSilent) {
+  report(registry_, kCordon, true);
   EXPECT_EQ(state(registry_), wire::ServerState::kLeaving);
-  report(registry_, true);
+  report(registry_, kCordon);
   EXPECT_EQ(state(registry_, kSecond + Registry::kSilentAfterNs), wire::ServerState::kSilent);
 }
 

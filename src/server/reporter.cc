@@ -16,8 +16,12 @@ constexpr uint64_t kReplyTimeoutNs = 1'000'000'000;
 }  // namespace
 
 Reporter::Reporter(const transport::Endpoint& controller, const std::string& token, const std::string& address,
-                   std::function<void(wire::ServerReport*)> read)
-    : controller_(controller), address_(address), read_(std::move(read)), key_(wire::key_of_token(token)) {
+                   std::function<void(wire::ServerReport*)> read, std::function<void(bool)> drain)
+    : controller_(controller),
+      address_(address),
+      read_(std::move(read)),
+      drain_(std::move(drain)),
+      key_(wire::key_of_token(token)) {
   // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -54,6 +58,7 @@ void Reporter::run() {
   // Before it stops, it has reported that the server leaves.
   while (wants_report(&leaving)) {
     int r = report();
+    drain_(leaving || order_.load() == wire::Order::kDrain);
     (r < 0 ? failed_ : accepted_)++;
     if (r < 0 && !failing) {
       const char* what = fd_ >= 0       ? "rejected a report"  // a connection is closed without a reply
@@ -100,7 +105,7 @@ int Reporter::report() {
     LockGuard hold(mutex_);
     report.leaving = leaving_;
   }
-  report.cordoned = cordoned_;
+  report.order = order_;
   wire::ErrorReply error;
   wire::RegisterReply reply;
   auto bytes = std::as_writable_bytes(std::span(&reply, 1));
@@ -116,11 +121,11 @@ int Reporter::report() {
 }
 
 void Reporter::take(const wire::RegisterReply& reply) {
-  bool cordoned = reply.cordoned != 0;
-  if (cordoned_.exchange(cordoned) == cordoned) return;
+  if (order_.exchange(reply.order) == reply.order) return;
   log(LogLevel::kInfo, "{}",
-      cordoned ? "the pool places no new slabs here: an operator cordoned this server"
-               : "the pool places new slabs here again");
+      reply.order == wire::Order::kDrain ? "programs move their slabs to other servers: an operator drains this server"
+      : reply.order == wire::Order::kCordon ? "the pool places no new slabs here: an operator cordoned this server"
+                                            : "the pool places new slabs here again");
 }
 
 }  // namespace farside::server

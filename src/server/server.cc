@@ -125,6 +125,11 @@ void Server::stop() {
 
 void Server::set_tokens(const std::vector<TokenEntry>& tokens) { impl_->state.tokens.replace(tokens); }
 
+void Server::drain(bool on) {
+  if (impl_->state.draining.exchange(on) == on) return;
+  for (auto& thread : impl_->threads) thread->announce();
+}
+
 uint16_t Server::tcp_port() const { return impl_->port; }
 
 ServerStats Server::stats() const {

@@ -71,6 +71,8 @@ class Server {
   void stop();  // closes all connections and frees all memory; may be called twice
   // Replaces all tokens. Thread-safe.
   void set_tokens(const std::vector<TokenEntry>& tokens);
+  // Whether clients are to move what they have here to other servers. They learn of it at once. Thread-safe.
+  void drain(bool on);
   ServerStats stats() const;
   Status ready() const;  // or why no new client should be sent here
   void append_metrics(Exposition* out) const;

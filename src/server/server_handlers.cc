@@ -9,17 +9,19 @@
 namespace farside::server {
 
 wire::StatsReply collect_stats(const MemoryPool::Usage& u, const Counters& c) {
-  return {u.capacity, u.charged,  u.stored,   c.clients,   u.regions,        u.snapshots,  c.reads,
-          c.writes,   c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests};
+  return {u.capacity, u.charged,  u.stored,    c.clients,        u.regions,    u.snapshots,        c.reads, c.writes,
+          c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests, 0};
 }
 
 // Clients need to know how much is free in order to place their data, but not what others do.
 Outcome ServerHandlers::stats(wire::Bytes) {
   wire::StatsReply all = collect_stats(pool_->usage(), *counters_);
+  all.draining = *draining_;
   if (tenant_->may(kMaySeeCounts)) return replies_->reply(wire::bytes_of(all));
   wire::StatsReply space = {};
   space.capacity_bytes = all.capacity_bytes;
   space.charged_bytes = all.charged_bytes;
+  space.draining = all.draining;
   return replies_->reply(wire::bytes_of(space));
 }
 
@@ -44,13 +46,16 @@ Outcome ServerHandlers::take_report(wire::Bytes payload) {
 
 Outcome ServerHandlers::cordon(wire::Bytes payload) {
   if (!tenant_->may(kMayOperate))
-    return replies_->refuse(EPERM, "the token may not cordon servers; add allow=operate to its line in --tokens");
+    return replies_->refuse(EPERM,
+                            "the token may not cordon or drain servers; add allow=operate to its line in --tokens");
   wire::CordonRequest request;
   if (int r = wire::decode_cordon(payload, &request); r < 0) return replies_->refuse(EINVAL);
-  if (registry_->cordon(request.address, request.cordoned, now_ns()) < 0)
+  if (registry_->order(request.address, request.order, now_ns()) < 0)
     return replies_->refuse(ENOENT, "the server is not in its list; use an address that farside pool status shows");
-  log(LogLevel::kInfo, "{} {} {}", tenant_->name.empty() ? "a client" : tenant_->name,
-      request.cordoned ? "cordoned" : "uncordoned", request.address);
+  const char* done = request.order == wire::Order::kDrain    ? "drains"
+                     : request.order == wire::Order::kCordon ? "cordoned"
+                                                             : "uncordoned";
+  log(LogLevel::kInfo, "{} {} {}", tenant_->name.empty() ? "a client" : tenant_->name, done, request.address);
   return replies_->reply({});
 }
 

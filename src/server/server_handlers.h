@@ -13,11 +13,12 @@ namespace farside::server {
 class ServerHandlers {
  public:
   // registry: of a controller; null elsewhere, where only stats(), ping() and connect() are called.
-  ServerHandlers(std::shared_ptr<Tenant> tenant, MemoryPool* pool, Counters* counters, Registry* registry,
-                 ClientSocket* socket, Replies* replies)
+  ServerHandlers(std::shared_ptr<Tenant> tenant, MemoryPool* pool, Counters* counters,
+                 const std::atomic<bool>* draining, Registry* registry, ClientSocket* socket, Replies* replies)
       : tenant_(std::move(tenant)),
         pool_(pool),
         counters_(counters),
+        draining_(draining),
         registry_(registry),
         socket_(socket),
         replies_(replies) {}
@@ -35,6 +36,7 @@ class ServerHandlers {
   const std::shared_ptr<Tenant> tenant_;
   MemoryPool* const pool_;
   Counters* const counters_;
+  const std::atomic<bool>* const draining_;
   Registry* const registry_;
   ClientSocket* const socket_;
   Replies* const replies_;

@@ -1,5 +1,6 @@
 // What all connections of a server share. The members are thread-safe or constant.
 #pragma once
+#include <atomic>
 #include <memory>
 
 #include "server/access/admission.h"
@@ -20,6 +21,7 @@ struct ServerState {
   MemoryPool pool;
   Tokens tokens;
   Counters counters;
+  std::atomic<bool> draining{false};
   std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
   ucx::Settings ucx;
   Admission admission;

@@ -54,27 +54,32 @@ Result<std::unique_ptr<ServingThread>> ServingThread::start(std::vector<Listener
 
 Status ServingThread::prepare() {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_ < 0 || stop_event_ < 0)
+  wake_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (epoll_ < 0 || wake_event_ < 0)
     return Status::error(errno, "the server has no file descriptors left; raise the limit on open files (ulimit -n)");
-  epoll_event event = {EPOLLIN, {.fd = stop_event_}};
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_event_, &event);
+  epoll_event event = {EPOLLIN, {.fd = wake_event_}};
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_event_, &event);
   listen_to(true);
   return {};
 }
 
 void ServingThread::stop() {
   if (thread_.joinable()) {
-    uint64_t one = 1;
-    os::write(stop_event_, &one, sizeof one);
+    stopping_ = true;
+    wake();
     thread_.join();
   }
   connections_.clear();
   active_.clear();
   unfinished_.clear();
   if (epoll_ >= 0) os::close(epoll_);
-  if (stop_event_ >= 0) os::close(stop_event_);
-  epoll_ = stop_event_ = -1;
+  if (wake_event_ >= 0) os::close(wake_event_);
+  epoll_ = wake_event_ = -1;
+}
+
+void ServingThread::wake() {
+  uint64_t one = 1;
+  os::write(wake_event_, &one, sizeof one);
 }
 
 void ServingThread::run() {
@@ -130,7 +135,10 @@ bool ServingThread::wait(int timeout_ms) {
   int count = epoll_wait(epoll_, events, 64, timeout_ms);
   for (int i = 0; i < count; i++) {
     int fd = events[i].data.fd;
-    if (fd == stop_event_) return false;
+    if (fd == wake_event_) {
+      if (!woken()) return false;
+      continue;
+    }
     auto listener = std::find_if(listeners_.begin(), listeners_.end(), [fd](const Listener& l) { return l.fd == fd; });
     if (listener != listeners_.end()) {
       accept_from(*listener);
@@ -140,6 +148,21 @@ bool ServingThread::wait(int timeout_ms) {
     if (it != connections_.end()) serve(it->second.get(), events[i].events);
   }
   return true;
+}
+
+// False: by stop().
+bool ServingThread::woken() {
+  uint64_t count;
+  os::read(wake_event_, &count, sizeof count);
+  std::vector<Connection*> waiting;
+  for (auto& [fd, connection] : connections_) {
+    if (connection->wants_news()) waiting.push_back(connection.get());
+  }
+  for (Connection* connection : waiting) {
+    connection->announce();
+    update(connection);  // may close it
+  }
+  return !stopping_;
 }
 
 int ServingThread::sleep_ms() const {

@@ -29,15 +29,19 @@ class ServingThread {
                                                       CallThreads* calls);
   ~ServingThread() { stop(); }
   void stop();
+  // Tells the clients that what they know of the server has changed. Thread-safe.
+  void announce() { wake(); }
 
  private:
   ServingThread(std::vector<Listener> listeners, ServerState* server, CallThreads* calls);
   Status prepare();
+  void wake();
   void run();
   bool shares_cores() const;
   bool poll_active();
   bool do_piece();
   bool wait(int timeout_ms);
+  bool woken();
   int sleep_ms() const;
   void accept_from(const Listener& listener);
   bool make_room_for_pending();
@@ -61,7 +65,8 @@ class ServingThread {
   CallThreads* const calls_;  // null: the server executes no functions
   const size_t max_pending_;
   const unsigned max_local_;  // active connections of this machine with which the thread still polls
-  int epoll_ = -1, stop_event_ = -1;
+  int epoll_ = -1, wake_event_ = -1;
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 
   // Used only by the thread.

@@ -102,8 +102,10 @@ int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64
 int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t deadline_ns, wire::ErrorReply* error,
                   std::span<int> passed, size_t* bytes = nullptr) {
   wire::FrameHeader header;
-  if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed); r < 0) return r;
-  if (int r = wire::check_reply_header(header); r < 0) return r;
+  do {
+    if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed); r < 0) return r;
+    if (int r = wire::check_reply_header(header); r < 0) return r;
+  } while (wire::is_news(header));
   bool is_error = header.op == static_cast<uint8_t>(wire::Op::kError);
   wire::ErrorReply raw;
   std::span<std::byte> body = is_error ? std::as_writable_bytes(std::span(&raw, 1)) : reply;
@@ -360,7 +362,9 @@ int Dialer::open(Status* status, wire::HelloReply* reply, std::span<int> passed,
     return r;
   }
   fd = fds->adopt(fd);
-  if (fd < 0) *status = Status::error(-fd, "too many open files: no descriptor for a connection to {}", endpoint.name);
+  if (fd == -EMFILE)
+    *status = Status::error(EMFILE, "too many open files: no descriptor for a connection to {}", endpoint.name);
+  else if (fd < 0) *status = Status::error(-fd, "{} is not used any more", endpoint.name);
   if (fd >= 0 && reply) *reply = answer;
   return fd;
 }

@@ -28,7 +28,8 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns);
 // Sends one request and waits for its reply, on a connection that has no other request in flight. The reply's payload
 // must have exactly the size of `reply`. Returns 0; or -errno with error->code != 0 when the server replied with an
 // error; or -errno with error->code == 0 when the connection is not usable any more. passed: receives the descriptors
-// that were passed with the reply, and -1 where there are none; the caller closes them.
+// that were passed with the reply, and -1 where there are none; the caller closes them. A message that an earlier reply
+// is not true any more is skipped.
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
              wire::ErrorReply* error, std::span<int> passed = {});
 

@@ -40,7 +40,7 @@ bool check_address(const char (&address)[kAddressBytes]) {
 }
 
 bool check_report(const ServerReport& report) {
-  return report.leaving <= 1 && report.cordoned <= 1 && check_address(report.address);
+  return report.leaving <= 1 && report.order <= Order::kDrain && check_address(report.address);
 }
 
 }  // namespace
@@ -55,8 +55,8 @@ const char* name_of(Op op) {
 }
 
 const char* name_of(ServerState state) {
-  static constexpr const char* kNames[] = {"unknown", "up", "leaving", "silent", "cordoned"};
-  return kNames[state <= ServerState::kCordoned ? static_cast<size_t>(state) : 0];
+  static constexpr const char* kNames[] = {"unknown", "up", "leaving", "silent", "cordoned", "draining"};
+  return kNames[state <= ServerState::kDraining ? static_cast<size_t>(state) : 0];
 }
 
 FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes) {
@@ -77,6 +77,11 @@ int check_reply_header(const FrameHeader& header) {
   if (header.flags != kFlagReply) return -EBADMSG;
   if (!is_op(header.op)) return -EBADMSG;
   return 0;
+}
+
+bool is_news(const FrameHeader& reply) {
+  return reply.op == static_cast<uint8_t>(Op::kStats) && reply.request == 0 && reply.payload_bytes == 0 &&
+         reply.crc == header_crc(reply);
 }
 
 int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out) {
@@ -163,14 +168,14 @@ int decode_report(Bytes payload, ServerReport* out) {
 
 int decode_register_reply(Bytes payload, RegisterReply* out) {
   RegisterReply reply;
-  if (!load_exact(payload, &reply) || reply.cordoned > 1 || reply.zero != 0) return -EBADMSG;
+  if (!load_exact(payload, &reply) || reply.order > Order::kDrain || reply.zero != 0) return -EBADMSG;
   *out = reply;
   return 0;
 }
 
 int decode_cordon(Bytes payload, CordonRequest* out) {
   CordonRequest request;
-  if (!load_exact(payload, &request) || request.cordoned > 1 || request.zero != 0) return -EBADMSG;
+  if (!load_exact(payload, &request) || request.order > Order::kDrain || request.zero != 0) return -EBADMSG;
   if (!check_address(request.address)) return -EBADMSG;
   *out = request;
   return 0;
@@ -192,7 +197,7 @@ int decode_servers(Bytes payload, ServersReply* out) {
   for (uint32_t i = 0; i < head[0]; i++) {
     ServerEntry e;
     memcpy(&e, payload.data() + offsetof(ServersReply, servers) + i * sizeof e, sizeof e);
-    if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kCordoned) return -EBADMSG;
+    if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kDraining) return -EBADMSG;
   }
   memmove(out, payload.data(), sizeof *out);
   return 0;

@@ -12,7 +12,7 @@ namespace farside::wire {
 
 // "read", for logs and metrics.
 const char* name_of(Op op);
-// "up". The last state is kCordoned.
+// "up". The last state is kDraining.
 const char* name_of(ServerState state);
 
 using Bytes = std::span<const std::byte>;
@@ -32,6 +32,9 @@ uint32_t header_crc(const FrameHeader& header);
 // Check everything that does not need the payload: magic, version, op, flags, length.
 int check_request_header(const FrameHeader& header);
 int check_reply_header(const FrameHeader& header);
+
+// Whether it is the message that an earlier reply to kStats is not true any more.
+bool is_news(const FrameHeader& reply);
 
 // The ranges of a request, in a receive buffer that outlives the list. They may be unaligned, so each is copied when
 // accessed.

@@ -7,7 +7,8 @@
 //    | magic  |ver | op | flags |   request id   | payload  | crc32c | payload ...
 //    +--------+----+----+-------+----------------+----------+--------+-----------------
 // The checksum covers the first 20 bytes and the payload. A reply has the request's id, kFlagReply, and the request's
-// op or kError.
+// op or kError. A reply to kStats with the number 0 and no payload: the answer that the server gave last over this
+// connection is not true any more.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 8;
+inline constexpr uint8_t kVersion = 9;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -234,13 +235,21 @@ struct StatsReply {
   uint64_t reads, writes, discards;
   uint64_t bytes_in, bytes_out;
   uint64_t refused_tokens, bad_frames, refused_requests;
+  uint64_t draining;  // 1: clients are to move their data to other servers
 };
-static_assert(sizeof(StatsReply) == 14 * 8);
+static_assert(sizeof(StatsReply) == 15 * 8);
+
+// What an operator wants of a server.
+enum class Order : uint32_t {
+  kNone = 0,
+  kCordon = 1,  // it gets no new slabs
+  kDrain = 2,   // nor keeps those that it has: programs move them to other servers
+};
 
 // A memory server's report about itself to a controller.
 //    0             104    112        120      128       136       140        144
 //    +-------------+------+----------+--------+---------+---------+----------+
-//    | address     | lent | reserved | stored | clients | leaving | cordoned |
+//    | address     | lent | reserved | stored | clients | leaving | order    |
 //    +-------------+------+----------+--------+---------+---------+----------+
 inline constexpr size_t kAddressBytes = 104;
 struct ServerReport {
@@ -248,23 +257,23 @@ struct ServerReport {
   uint64_t lent, reserved, stored;  // bytes
   uint64_t clients;                 // regions
   uint32_t leaving;                 // 1: it accepts no new slabs, and stops when its clients have ended
-  uint32_t cordoned;                // 1: an operator closed it to new slabs; as the last reply to a report said
+  Order order;                      // as the last reply to a report said
 };
 static_assert(sizeof(ServerReport) == 144);
 
 // What the server is to report from now on.
 struct RegisterReply {
-  uint32_t cordoned;
+  Order order;
   uint32_t zero;
 };
 static_assert(sizeof(RegisterReply) == 8);
 
-// Copies of a client's slabs that were lost with a server and are made anew.
+// Copies that a client's slabs lack, on servers that are not lost and do not drain, and that it makes.
 inline constexpr uint64_t kUnknownEnd = ~uint64_t{0};
 struct CopiesReport {
   uint64_t client;    // a random number of the process, not 0
   uint64_t degraded;  // slabs with fewer copies than the client wants
-  uint64_t repaired;  // copies made anew so far
+  uint64_t repaired;  // copies made so far
   uint64_t left_ms;   // until no slab is degraded; kUnknownEnd: no copy is being made
 };
 static_assert(sizeof(CopiesReport) == 32);
@@ -277,7 +286,7 @@ struct PoolCopies {
 
 struct CordonRequest {
   char address[kAddressBytes];  // of a server in the list
-  uint32_t cordoned;            // 1: it gets no new slabs; 0: it does
+  Order order;
   uint32_t zero;
 };
 static_assert(sizeof(CordonRequest) == 112);
@@ -287,6 +296,7 @@ enum class ServerState : uint32_t {
   kLeaving = 2,
   kSilent = 3,    // its reports are missing: it failed or is unreachable
   kCordoned = 4,  // it gets no new slabs until an operator ends that
+  kDraining = 5,  // likewise, and programs move what they have there
 };
 
 inline constexpr uint32_t kMaxPoolServers = 64;

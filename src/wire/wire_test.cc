@@ -122,9 +122,9 @@ TEST(Codec, ChecksReportsOfServers) {
   report.leaving = 2;
   EXPECT_EQ(decode(), -EBADMSG);
   report.leaving = 1;
-  report.cordoned = 2;
+  report.order = static_cast<Order>(3);
   EXPECT_EQ(decode(), -EBADMSG);
-  report.cordoned = 1;
+  report.order = Order::kDrain;
   EXPECT_EQ(decode(), 0);
   memset(report.address, 'x', sizeof report.address);  // not terminated
   EXPECT_EQ(decode(), -EBADMSG);
@@ -145,20 +145,20 @@ TEST(Codec, ChecksCordons) {
   EXPECT_EQ(decode(), -EBADMSG);  // no address
   strcpy(request.address, "tcp://10.0.0.1:7170");
   EXPECT_EQ(decode(), 0);
-  request.cordoned = 2;
+  request.order = static_cast<Order>(3);
   EXPECT_EQ(decode(), -EBADMSG);
-  request.cordoned = 1;
+  request.order = Order::kDrain;
   request.zero = 1;
   EXPECT_EQ(decode(), -EBADMSG);
   request.zero = 0;
   EXPECT_EQ(decode_cordon(bytes_of(request).first(sizeof request - 1), &out), -EBADMSG);
-  RegisterReply reply = {2, 0}, taken;
+  RegisterReply reply = {static_cast<Order>(3), 0}, taken;
   EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), -EBADMSG);
-  reply = {1, 1};
+  reply = {Order::kDrain, 1};
   EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), -EBADMSG);
-  reply = {1, 0};
+  reply = {Order::kDrain, 0};
   EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), 0);
-  EXPECT_EQ(taken.cordoned, 1u);
+  EXPECT_EQ(taken.order, Order::kDrain);
 }
 
 TEST(Codec, ChecksListsOfServers) {

@@ -17,7 +17,7 @@ bool RepairModel::step(State& s, unsigned actor, const char** wrong) const {
   if (s.program_ended) return false;
   if (actor < kDeliver) return step_writer(s, actor, wrong);
   if (actor < kRead) return deliver(s, (actor - kDeliver) / kServers, (actor - kDeliver) % kServers);
-  if (actor < kRepair) return read(s, (actor - kRead) / kServers, (actor - kRead) % kServers, wrong);
+  if (actor < kRepair) return read(s, (actor - kRead) / kServers, (actor - kRead) % kServers);
   if (actor == kRepair) return step_repair(s);
   if (actor < kLose) {
     if (!s.copy_sent) return false;
@@ -66,10 +66,29 @@ bool RepairModel::step_writer(State& s, unsigned i, const char** wrong) const {
       if ((s.holders & ~s.lost) != 0) return false;  // read() does it
       s.program_ended = 1;
       return true;
+    case Write::kReading:
+    case Write::kCheck:
+      return step_read(s, i, wrong, &w);
     case Write::kDone:
       return false;
   }
   *wrong = "no such step";
+  return true;
+}
+
+// The server replies; then the writer looks whether the reply counts.
+bool RepairModel::step_read(const State& s, unsigned i, const char** wrong, Writer* w) const {
+  if (w->pc == Write::kReading) {
+    w->got = s.stored[w->from][i];
+    w->pc = Write::kCheck;
+    return true;
+  }
+  bool moved = s.version != w->seen_version && !is_broken(BrokenRepair::kKeepsOldReads);
+  bool counts = !(s.lost & bit(w->from)) && !moved;
+  if (counts && w->got != w->value) *wrong = "a read returns an older value";
+  if (counts) w->pc = w->value < scenario_.writes ? Write::kCount : Write::kDone;
+  else w->pc = Write::kRead;
+  w->from = w->got = w->seen_version = 0;
   return true;
 }
 
@@ -88,12 +107,13 @@ bool RepairModel::deliver(State& s, unsigned writer, unsigned server) const {
   return true;
 }
 
-bool RepairModel::read(State& s, unsigned writer, unsigned server, const char** wrong) const {
+bool RepairModel::read(State& s, unsigned writer, unsigned server) const {
   Writer& w = s.writers[writer];
   uint8_t from = is_broken(BrokenRepair::kReadsTooEarly) ? s.holders | s.joining : s.holders;
   if (w.pc != Write::kRead || !(from & ~s.lost & bit(server))) return false;
-  if (s.stored[server][writer] != w.value) *wrong = "a read returns an older value";
-  w.pc = w.value < scenario_.writes ? Write::kCount : Write::kDone;
+  w.from = static_cast<uint8_t>(server);
+  w.seen_version = s.version;
+  w.pc = Write::kReading;
   return true;
 }
 
@@ -101,6 +121,7 @@ bool RepairModel::read(State& s, unsigned writer, unsigned server, const char** 
 bool RepairModel::step_repair(State& s) const {
   bool gone = s.repair != Repair::kJoin && s.repair != Repair::kDone && (s.lost & bit(kNew));
   if (gone) {  // it gives up
+    s.version++;
     s.joining = s.copy_sent = s.seen_begun = s.seen_ended = 0;
     s.repair = Repair::kDone;
     return true;
@@ -109,6 +130,7 @@ bool RepairModel::step_repair(State& s) const {
     case Repair::kJoin:
       if (s.lost & bit(kNew)) return false;
       s.joining = bit(kNew);
+      s.version++;
       s.repair = Repair::kEnded;
       return true;
     case Repair::kEnded:
@@ -122,14 +144,52 @@ bool RepairModel::step_repair(State& s) const {
       return true;
     }
     case Repair::kPublish:
-      s.holders |= bit(kNew);
-      s.joining = s.seen_begun = s.seen_ended = 0;
-      s.repair = Repair::kDone;
+      publish(s);
       return true;
+    case Repair::kEndedAgain:
+    case Repair::kBegunAgain:
+    case Repair::kEmpty:
+      return step_emptying(s);
     case Repair::kDone:
       return false;
     default:
       return step_copy(s);
+  }
+}
+
+void RepairModel::publish(State& s) const {
+  bool is_early = scenario_.drains && is_broken(BrokenRepair::kEmptiesTooEarly) && !s.emptied;
+  s.seen_begun = s.seen_ended = 0;
+  if (is_early) {
+    s.emptied = 1;
+    s.stored[0][0] = s.stored[0][1] = 0;
+    return;
+  }
+  s.holders |= bit(kNew);
+  if (scenario_.drains) s.holders = static_cast<uint8_t>(s.holders & ~bit(0));
+  s.joining = 0;
+  s.version++;
+  s.repair = scenario_.drains && !s.emptied ? Repair::kEndedAgain : Repair::kDone;
+}
+
+// The server that drains is no holder any more.
+bool RepairModel::step_emptying(State& s) const {
+  switch (s.repair) {
+    case Repair::kEndedAgain:
+      s.seen_ended = s.ended;
+      s.repair = Repair::kBegunAgain;
+      return true;
+    case Repair::kBegunAgain: {
+      bool quiet = s.begun == s.seen_ended || is_broken(BrokenRepair::kEmptiesAtOnce);
+      s.seen_ended = 0;
+      s.repair = quiet ? Repair::kEmpty : Repair::kEndedAgain;
+      return true;
+    }
+    default:
+      s.stored[0][0] = s.stored[0][1] = 0;
+      s.emptied = 1;
+      s.repair = Repair::kDone;
+      return true;
   }
 }
 
@@ -173,13 +233,15 @@ bool RepairModel::lose(State& s, unsigned server) const {
   return true;
 }
 
-// A holder that is not lost has every write that has ended.
+// A holder that is not lost has every write that has ended, and a server that was emptied has nothing.
 const char* RepairModel::check(const State& s) const {
+  bool is_empty = s.stored[0][0] == 0 && s.stored[0][1] == 0;
+  if (s.emptied && !(s.holders & bit(0)) && !is_empty) return "a server that was emptied has data";
   for (unsigned server = 0; server < kServers; server++) {
     if (!(s.holders & ~s.lost & bit(server))) continue;
     for (unsigned i = 0; i < kWriters; i++) {
       const Writer& w = s.writers[i];
-      bool complete = w.pc == Write::kEnd || w.pc == Write::kRead || w.pc == Write::kDone;
+      bool complete = w.pc >= Write::kEnd;
       if (complete && s.stored[server][i] != w.value) return "a holder misses a write";
     }
   }

@@ -9,8 +9,8 @@
 namespace farside::model {
 
 void PrintTo(const RepairScenario& s, std::ostream* out) {
-  *out << "holders " << unsigned{s.holders} << ", " << s.writes << " writes, " << s.losses
-       << " losses, omitted rule: " << static_cast<int>(s.broken);
+  *out << "holders " << unsigned{s.holders} << ", " << s.writes << " writes, " << s.losses << " losses, "
+       << (s.drains ? "drains, " : "") << "omitted rule: " << static_cast<int>(s.broken);
 }
 
 namespace {
@@ -22,19 +22,24 @@ TEST_P(SoundRepair, ViolatesNoInvariant) { expect_no_violation<RepairModel>(GetP
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundRepair,
                          testing::Values(RepairScenario{1, 1, 0}, RepairScenario{1, 2, 0}, RepairScenario{1, 1, 1},
                                          RepairScenario{1, 2, 2}, RepairScenario{3, 1, 1}, RepairScenario{3, 1, 2},
-                                         RepairScenario{3, 2, 1}));
+                                         RepairScenario{3, 2, 1}, RepairScenario{1, 1, 0, true},
+                                         RepairScenario{1, 2, 0, true}, RepairScenario{1, 1, 1, true},
+                                         RepairScenario{3, 1, 1, true}, RepairScenario{3, 1, 2, true}));
 
 class BrokenRepairTest : public testing::TestWithParam<RepairScenario> {};
 
 TEST_P(BrokenRepairTest, IsDetected) { expect_violation<RepairModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenRepairTest,
-                         testing::Values(RepairScenario{1, 1, 0, BrokenRepair::kNoQuietStart},
-                                         RepairScenario{1, 1, 0, BrokenRepair::kNoCheckAtTheEnd},
-                                         RepairScenario{1, 1, 0, BrokenRepair::kLoadsBefore},
-                                         RepairScenario{1, 1, 0, BrokenRepair::kEndsAtOnce},
-                                         RepairScenario{1, 1, 0, BrokenRepair::kReadsTooEarly},
-                                         RepairScenario{1, 1, 0, BrokenRepair::kJoinsTooLate}));
+                         testing::Values(RepairScenario{1, 1, 0, false, BrokenRepair::kNoQuietStart},
+                                         RepairScenario{1, 1, 0, false, BrokenRepair::kNoCheckAtTheEnd},
+                                         RepairScenario{1, 1, 0, false, BrokenRepair::kLoadsBefore},
+                                         RepairScenario{1, 1, 0, false, BrokenRepair::kEndsAtOnce},
+                                         RepairScenario{1, 1, 0, false, BrokenRepair::kReadsTooEarly},
+                                         RepairScenario{1, 1, 0, false, BrokenRepair::kJoinsTooLate},
+                                         RepairScenario{1, 1, 0, true, BrokenRepair::kEmptiesTooEarly},
+                                         RepairScenario{1, 1, 0, true, BrokenRepair::kEmptiesAtOnce},
+                                         RepairScenario{1, 1, 0, true, BrokenRepair::kKeepsOldReads}));
 
 }  // namespace
 }  // namespace farside::model

@@ -192,7 +192,7 @@ class PoolTest(Servers):
         self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
 
     def test_a_pool(self):
-        """Servers join; a program uses both; one leaves and exits when it is unused; another is killed and reported."""
+        """Servers join; a program uses both; one leaves and ends when the program has moved its data; another is killed and reported."""
         controller = self.controller()
         pool = ["--pool", controller]
         first, first_address = self.serve(*pool)
@@ -203,18 +203,14 @@ class PoolTest(Servers):
         servers = self.eventually(controller, lambda s: all(x["stored_bytes"] > 0 for x in s.values()))
         self.assertEqual([s["clients"] for s in servers.values()], [1, 1])
 
-        first.terminate()  # it leaves, and serves its data until then
-        self.eventually(controller, lambda s: s[first_address]["state"] == "leaving")
-        other = self.steady(SMALL[0], f"pool://{controller}", 32, 2)
-        self.assertEqual(self.status(controller)[first_address]["clients"], 1)  # no new client
-        other.communicate(timeout=60)
-        self.assertIsNone(first.poll())
-        self.assertIsNone(program.poll())
-
-        program.kill()
-        self.end(program)
+        first.terminate()  # it leaves, and serves its data until that is somewhere else
         self.assertEqual(first.wait(START_SECONDS), 0)
         self.eventually(controller, lambda s: set(s) == {second_address})
+        other = self.steady(SMALL[0], f"pool://{controller}", 32, 2)
+        self.assertEqual(other.communicate(timeout=60)[0], b"done\n")
+        self.assertIsNone(program.poll())
+        program.kill()
+        self.end(program)
 
         second.kill()
         self.eventually(controller, lambda s: s[second_address]["state"] == "silent")
@@ -262,6 +258,32 @@ class PoolTest(Servers):
         self.assertEqual(self.cordon(place, address, "uncordon").status, 0)
         self.assertEqual(self.status(place)[address]["state"], "up")
         read_until(again.stderr, b"here again", START_SECONDS)
+
+    def test_a_drained_server(self):
+        """Parent and child of a fork move their data to another server while they are idle, and run on when the first one is killed."""
+        go = self.folder / "go"
+        controller = self.controller()
+        first, address = self.serve("--pool", controller)
+        self.eventually(controller, lambda s: len(s) == 1)
+        program = self.start(self.client(SMALL[0], f"pool://{controller}", PYTHON, "-c", FORKED, go))
+        for _ in range(2):
+            read_until(program.stdout, b"ready", 60)
+        self.eventually(controller, lambda s: s[address]["clients"] == 2)
+        refused = self.cordon(controller, address, "drain")
+        self.assertEqual(refused.status, 1)
+        self.assertIn("have room for 0 B; start one", refused.errors.decode())
+        self.assertEqual(self.status(controller)[address]["state"], "up")
+        self.serve("--pool", controller)
+        self.eventually(controller, lambda s: len(s) == 2)
+        self.assertEqual(self.cordon(controller, address, "drain").status, 0)
+        self.assertEqual(self.status(controller)[address]["state"], "draining")
+        self.eventually(controller, lambda s: s[address]["clients"] == 0)
+        self.assertEqual(self.status(controller)[address]["stored_bytes"], 0)
+        first.kill()
+        go.touch()
+        _, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 0, tail(errors))
+        self.assertEqual(errors.decode().count("has nothing of this program any more"), 2, tail(errors))
 
     def test_a_pool_whose_servers_are_all_cordoned(self):
         controller = self.controller()
