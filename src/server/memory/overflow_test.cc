@@ -187,6 +187,15 @@ TEST_F(OverflowTest, WhereRamIsFullAnyPageLeaves) {
   for (uint32_t i = 0; i < 600; i++) ASSERT_EQ(read(i), random_page(i)) << i;
 }
 
+// Warm pages, too: 600 of them have room in RAM then.
+TEST_F(OverflowTest, WhereRamIsFullPagesAreCompressedBeforeTheyLeave) {
+  for (uint32_t i = 0; i < 600; i++) write(i, page_of(i, 400));
+  move_all();
+  EXPECT_EQ(in_file(), 0u);
+  EXPECT_LT(file_.used_bytes(), 1U << 20);
+  for (uint32_t i = 0; i < 600; i++) ASSERT_EQ(read(i), page_of(i, 400)) << i;
+}
+
 TEST_F(OverflowTest, ADamagedPageIsAnError) {
   for (uint32_t i = 0; i < 400; i++) write(i, random_page(i));
   grow_stale();

@@ -106,19 +106,20 @@ Packer::Action Packer::action_for(PackedWord word, PackedWord place) const {
   return is_in_wrong_form(word) ? Action::kRepack : Action::kNone;
 }
 
-// Pages that can be compressed leave when they are, unless RAM is full.
+// Pages leave as they are when they cannot be compressed.
 bool Packer::has_to_leave(PackedWord word) const {
   if (word.is(State::kPacked)) return word.age(pages_.epoch()) >= overflow_->age();
-  if (!word.is(State::kRaw) || word.epoch() == 0) return false;
-  return overflow_->age() == 0 || (word.refusals() > 0 && epochs_since_use(word) >= packed::kColdEpochs &&
-                                   epochs_since_use(word) / PackedWord::kEpochsOfAge >= overflow_->age());
+  if (!word.is(State::kRaw) || word.epoch() == 0 || word.refusals() == 0) return false;
+  uint32_t epochs = epochs_since_use(word);
+  return overflow_->age() == 0 ||
+         (epochs >= packed::kColdEpochs && epochs / PackedWord::kEpochsOfAge >= overflow_->age());
 }
 
 // A page that LZ4 cannot compress is cold for zstd when it is not used for as long as others in the pool.
 bool Packer::is_cold(PackedWord word) const {
   if (!word.is(State::kRaw) || word.epoch() == 0) return false;
   uint32_t epochs = epochs_since_use(word);
-  if (word.refusals() == 0) return epochs >= packed::kColdEpochs;
+  if (word.refusals() == 0) return epochs >= packed::kColdEpochs || (overflow_ && overflow_->packs_all());
   return word.refusals() == 1 && compression_ == Compression::kAuto &&
          epochs >= packed::kStaleAge * PackedWord::kEpochsOfAge;
 }
@@ -154,7 +155,10 @@ bool Packer::pack_page(const Candidate& cold) {
   Content content;
   bool smaller = readable && shrink_by_lz4(page, &content);
   smaller |= readable && by_zstd && shrink_by_zstd(page, &content);
-  if (smaller && store(cold.page, content, busy, State::kPunching)) return true;
+  if (smaller && store(cold.page, content, busy, State::kPunching)) {
+    if (overflow_) overflow_->note_freed(kPageBytes - content.bytes);
+    return true;
+  }
   uint32_t refusals = readable && !smaller ? 1 + by_zstd : cold.seen.refusals();
   change(cold.page, busy, PackedWord::in_memory(State::kRaw, cold.seen.epoch(), refusals));
   return false;
@@ -260,7 +264,7 @@ bool Packer::end_moving(const Candidate& cold, bool written, uint64_t slot) {
   uint64_t freed = raw ? kPageBytes : cold.seen.bytes();
   if (!change(cold.page, before, place)) return false;
   set_slot(cold.page, place.with(State::kPacked));
-  overflow_->note_moved(freed);
+  overflow_->note_freed(freed);
   return true;
 }
 
