@@ -35,7 +35,7 @@ class FarSide {
   // Whether the server in this process has compressed pages by both codecs, as far as calls have seen.
   bool has_compressed();
   // Whether pages are in its file now.
-  bool overflows() const;
+  bool overflows();
   // True if the server in this process still has regions 2 s after its clients have closed them.
   bool leaks();
 
@@ -50,7 +50,7 @@ class FarSide {
   std::unique_ptr<server::Server> server_;
   ucx::Helper ucx_relay_;
   remote::RemoteStore* store_ = nullptr;
-  bool has_lz4_ = false, has_zstd_ = false;
+  bool has_lz4_ = false, has_zstd_ = false, has_overflow_ = false;
 };
 
 }  // namespace farside::stress
