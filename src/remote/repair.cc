@@ -172,17 +172,17 @@ bool Repair::begin(SlabRepair* repair) {
 // Once for each server that drains.
 void Repair::note_lack_of_room(bool lacks) {
   ServerSet drain = servers_.draining() & servers_.usable();
-  told_of_room_ &= drain;
+  warned_of_room_ &= drain;
   uint64_t slabs = lacks && drain != 0 ? servers_.degraded() : 0, now = now_ns();
   if (slabs == 0 || lacks_room_ns_ == 0) lacks_room_ns_ = slabs == 0 ? 0 : now;
   if (slabs == 0 || now - lacks_room_ns_ < kRoomNs) return;
-  for_each(drain & ~told_of_room_, [&](unsigned s) {
+  for_each(drain & ~warned_of_room_, [&](unsigned s) {
     log(LogLevel::kWarning,
         "memory server {} drains, but no other server has room for {} slabs of 16 MiB; start a server that joins the "
         "pool, or keep this one (farside pool uncordon)",
         servers_[s].address(), slabs);
   });
-  told_of_room_ |= drain;
+  warned_of_room_ |= drain;
 }
 
 void Repair::note_begin() {

@@ -64,9 +64,9 @@ class Repair {
   void* const argument_;
   std::byte* const buffer_;  // one place
   uint64_t next_slab_ = 0;
-  uint64_t reported_ = 0;       // of repaired_
-  uint64_t lacks_room_ns_ = 0;  // since when no other server has room for what drains; 0: one has
-  ServerSet told_of_room_ = 0;  // of servers that drain, those of which this was said
+  uint64_t reported_ = 0;         // of repaired_
+  uint64_t lacks_room_ns_ = 0;    // since when no other server has room for what drains; 0: one has
+  ServerSet warned_of_room_ = 0;  // of servers that drain, those of which this was said
   // Progress. The places are those since the repair began, as the first one of several; 0 ns: there is none.
   std::atomic<uint64_t> repaired_{0}, began_ns_{0}, copied_places_{0}, copied_of_slab_{0};
   transport::Channel* channels_[kMaxServers] = {};
