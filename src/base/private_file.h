@@ -1,5 +1,5 @@
-// Files for what no other user may read and nobody needs later: created exclusively, of mode 0600, and unlinked at
-// once.
+// Files for what no other user may read and what is not needed later: created exclusively, of mode 0600, and unlinked
+// at once.
 #pragma once
 
 namespace farside {

@@ -56,7 +56,7 @@ class Connection {
   // does not want the connection any more. Before, what is to be sent must have been sent.
   bool wants_host() const { return wants_host_; }
   void give_to_host();
-  // The client asked for the numbers of the server, which are about to be wrong: announce() tells it to ask again.
+  // The client asked for the numbers of the server, which are about to be wrong: announce() has it ask again.
   bool wants_news() const { return wants_news_ && is_open() && !in_pieces_; }
   void announce();
   // A new connection that the client passed over this one, or -1. The caller closes it.

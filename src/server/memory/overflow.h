@@ -63,7 +63,7 @@ class Overflow {
   bool wants_pages() const { return freed_ < excess_ && !file_->has_failed(); }
   // Pages leave that were not used for so long, in units of PackedWord::kEpochsOfAge.
   uint32_t age() const { return age_; }
-  // Pages that nobody has found to be incompressible are compressed before they have to leave, however warm they are.
+  // Pages that are not known to be incompressible are compressed before they have to leave, however warm they are.
   bool packs_all() const { return packs_all_ && wants_pages(); }
   void note_freed(uint64_t bytes) { freed_ += bytes; }
   bool take_room(uint64_t bytes) {
@@ -81,7 +81,7 @@ class Overflow {
   uint64_t excess_ = 0, freed_ = 0, room_ = 0;
   uint32_t age_ = packed::kStaleAge;
   bool packs_all_ = false;
-  // In a row, passes that freed nothing while somebody waited and any page could leave. The first may have begun before
+  // In a row, passes that freed nothing while a write waited and any page could leave. The first may have begun before
   // that, and the second finds out which slots are free.
   static constexpr unsigned kMaxIdlePasses = 2;
   unsigned idle_passes_ = 0;
