@@ -4,8 +4,10 @@
 //
 //   ctl:      increments `asked`, waits until `answered` is that or later, reads the report. To set the budget, it
 //             locks the file, writes local_* before and 0 after it
+//   plan:     renews sample_until_ns as long as it wants samples of the process's pages, which are then in a memfd of
+//             the process with the name kSampleFileName (sample_file.h)
 //   process:  an evictor reads `asked` about ten times a second; executes the request, writes the report, and sets
-//             `answered` to `asked`
+//             `answered` to `asked`. It begins and ends its samples as sample_until_ns says
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,8 +17,9 @@ namespace farside {
 inline constexpr char kControlName[] = "farside-control";
 
 struct ControlPage {
-  static constexpr uint64_t kMagic = 0x32'6c7463'64736672;  // changes with the layout
+  static constexpr uint64_t kMagic = 0x33'6c7463'64736672;  // changes with the layout
   static constexpr uint32_t kBytes = 4096;
+  static constexpr uint64_t kMaxSampleNs = 10'000'000'000;  // ahead of now
 
   uint64_t magic;
   std::atomic<uint32_t> asked;
@@ -24,7 +27,8 @@ struct ControlPage {
   uint64_t local_bytes;  // the new limit of near memory, as SizeOrShare; both 0: unchanged
   double local_share;
   uint64_t local_least;
-  char report[kBytes - 40];  // a line of JSON, as --stats writes it for each process
+  std::atomic<uint64_t> sample_until_ns;  // by now_ns(); in the past: no samples
+  char report[kBytes - 48];               // a line of JSON, as --stats writes it for each process
 };
 static_assert(sizeof(ControlPage) == ControlPage::kBytes && std::atomic<uint32_t>::is_always_lock_free);
 

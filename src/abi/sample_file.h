@@ -1,6 +1,6 @@
-// The file that each process of a run writes for `farside plan`: from when on the pages of a sample were far, and when
+// The file that a process writes for `farside plan`: from when on the pages of a sample were far, and when
 // they were used again (pager/evict/sampler.h, docs/internals/sampling.md). It is mapped while the process runs, so it
-// is complete however the process ends.
+// is complete however the process ends. Of `farside plan -p` it is a memfd of the process, with the name below.
 //
 //   file:  header | events, in the order in which they were added
 //
@@ -14,6 +14,8 @@
 #include <cstdint>
 
 namespace farside {
+
+inline constexpr char kSampleFileName[] = "farside-samples";
 
 enum class SampleKind : uint32_t {
   kNone,  // not written

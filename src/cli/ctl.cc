@@ -133,11 +133,7 @@ int control(const CtlArguments& arguments) {
     return fail(Status::error(EINVAL, "--local needs a process: give the PID of the program or its launcher"),
                 kExitUsage);
   Processes processes = ControlledProcess::find_all(arguments.pid);
-  if (processes.empty() && arguments.pid != 0) {
-    return fail(Status::error(ESRCH,
-                              "process {} does not run under Farside, or is not yours; farside ctl lists those that do",
-                              arguments.pid));
-  }
+  if (processes.empty() && arguments.pid != 0) return fail(ControlledProcess::not_found(arguments.pid));
   auto replies = changes ? resize_all(processes, local, arguments.seconds) : ControlledProcess::ask_all(processes);
   Answers answers = answers_of(processes, std::move(replies), arguments.pid);
   print(answers, arguments, local);

@@ -103,11 +103,6 @@ Option& Option::required() {
   return *this;
 }
 
-Option& Option::needs(const Option& other) {
-  option_->needs(other.option_);
-  return *this;
-}
-
 Option& Option::separator(char between_values) {
   option_->delimiter(between_values);
   return *this;
@@ -216,7 +211,7 @@ Option& Command::add_option(const std::string& names, std::vector<double>* targe
   return keep(app_->add_option(names, *target, help));
 }
 
-Option& Command::add_option(const std::string& names, std::function<void(const std::string&)> take,
+Option& Command::add_option(const std::string& names, const std::function<void(const std::string&)>& take,
                             const std::string& help) {
   return keep_unchecked(app_->add_option_function<std::string>(names, take, help));
 }
@@ -288,7 +283,7 @@ const Command& Command::given_command() const {
 std::string Command::path() const {
   const CLI::App* parent = app_->get_parent();
   std::string name = app_->get_name();
-  for (; parent; parent = parent->get_parent()) name = parent->get_name() + " " + name;
+  for (; parent; parent = parent->get_parent()) name.insert(0, parent->get_name() + " ");
   return name;
 }
 
@@ -336,7 +331,7 @@ Status Command::unexpected(const std::vector<std::string>& line, const std::vect
   return Status::error(EINVAL, "{} takes no further word: '{}'; see {} --help", path(), word, path());
 }
 
-int Command::run(std::vector<std::string> arguments) {
+int Command::run(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = with_empty_values(arguments);
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {

@@ -53,7 +53,6 @@ class Option {
   Option& show_default();                  // the target's value at the time of this call
   Option& required();
   Option& hide();  // the help omits it; man pages and completions do not
-  Option& needs(const Option& other);
   Option& separator(char between_values);
 
   Option& positive();
@@ -98,7 +97,8 @@ class Command {
   Option& add_option(const std::string& names, std::vector<std::string>* target, const std::string& help);
   Option& add_option(const std::string& names, std::vector<unsigned>* target, const std::string& help);
   Option& add_option(const std::string& names, std::vector<double>* target, const std::string& help);
-  Option& add_option(const std::string& names, std::function<void(const std::string&)> take, const std::string& help);
+  Option& add_option(const std::string& names, const std::function<void(const std::string&)>& take,
+                     const std::string& help);
   // One that may be given several times: `take` is called for each.
   Option& add_repeated_option(const std::string& names, std::function<void(const std::string&)> take,
                               const std::string& help);
@@ -119,7 +119,7 @@ class Command {
   CommandDescription describe() const;
 
   // Parses the arguments (without the program's name) and runs the given command's action. Returns the exit status.
-  int run(std::vector<std::string> arguments);
+  int run(const std::vector<std::string>& arguments);
 
  private:
   explicit Command(CLI::App* app);

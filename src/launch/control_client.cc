@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 
+#include "abi/sample_file.h"
 #include "base/clock.h"
 #include "base/os.h"
 
@@ -24,9 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kPollNs = 1'000'000;
 
-// Opens the control page of the process through /proc/PID/fd; -1: it has none, or this user may not access it.
-int open_control(pid_t pid) {
-  std::string wanted = fmt::format("/memfd:{} (deleted)", kControlName);
+// Opens the process's memfd of that name through /proc/PID/fd; -1: it has none, or this user may not access it.
+int open_memfd(pid_t pid, const char* name) {
+  std::string wanted = fmt::format("/memfd:{} (deleted)", name);
   std::error_code error;
   for (fs::directory_iterator at(fmt::format("/proc/{}/fd", pid), error), end; !error && at != end;
        at.increment(error)) {
@@ -110,7 +111,7 @@ bool is_plausible(const nlohmann::json& report) {
 }  // namespace
 
 std::unique_ptr<ControlledProcess> ControlledProcess::find(pid_t pid) {
-  int fd = open_control(pid);
+  int fd = open_memfd(pid, kControlName);
   if (fd < 0) return nullptr;
   ControlPage* page = map_control(fd);
   close(fd);
@@ -130,6 +131,16 @@ std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_
   return found;
 }
 
+Status ControlledProcess::not_found(pid_t pid) {
+  if (state_of(pid).empty())
+    return Status::error(ESRCH, "there is no process {}; farside ctl lists those that run under Farside", pid);
+  if (access(fmt::format("/proc/{}/fd", pid).c_str(), R_OK) != 0)
+    return Status::error(EPERM, "process {} belongs to another user; run this command as that user or as root", pid);
+  return Status::error(ESRCH, "process {} does not run under Farside; farside ctl lists those that do", pid);
+}
+
+int ControlledProcess::open_samples() const { return open_memfd(pid_, kSampleFileName); }
+
 ControlledProcess::~ControlledProcess() {
   munmap(page_, ControlPage::kBytes);
   if (fd_ >= 0) close(fd_);
@@ -140,7 +151,7 @@ bool ControlledProcess::has_ended() const { return is_ended(pid_); }
 // The descriptor is open no longer than the lock is held: a process that has it would itself be found as one that runs
 // under Farside. The kernel unlocks it if this process dies.
 bool ControlledProcess::lock() {
-  fd_ = open_control(pid_);
+  fd_ = open_memfd(pid_, kControlName);
   if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0) return fd_ >= 0;
   unlock();
   return false;

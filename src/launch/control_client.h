@@ -1,5 +1,5 @@
 // The client side of the control page (abi/control.h), by which `farside ctl` and others find running processes, read
-// their statistics and change their budget.
+// their statistics, change their budget and have their pages sampled.
 #pragma once
 #include <sys/types.h>
 
@@ -22,6 +22,8 @@ class ControlledProcess {
   // The process itself or, if it does not run under Farside, its descendants that do: `pid` may be a launcher or a
   // shell. pid 0: all processes of this user.
   static std::vector<std::unique_ptr<ControlledProcess>> find_all(pid_t pid);
+  // Why find_all() found none.
+  static Status not_found(pid_t pid);
   ~ControlledProcess();
   ControlledProcess(const ControlledProcess&) = delete;
   ControlledProcess& operator=(const ControlledProcess&) = delete;
@@ -32,6 +34,12 @@ class ControlledProcess {
   Result<nlohmann::json> ask();
   // Sets its budget; the report after it.
   Result<nlohmann::json> set_local(const SizeOrShare& local);
+
+  // It writes samples of its pages until this time, at most ControlPage::kMaxSampleNs from now; 0: no more.
+  void sample_until(uint64_t ns) { page_->sample_until_ns.store(ns); }
+  // The descriptor of what it has written; -1: it does not sample, or this user may not access it. The caller closes
+  // it.
+  int open_samples() const;
 
   // Without waiting: requests a report and returns the request's number; the report that the process wrote last, none
   // while it may be writing one. The page outlives the process.

@@ -40,12 +40,14 @@ class Pager : public NearObject {
   ~Pager();
 
   void start_threads();
-  // Begins to sample pages, into a file whose name begins so: once, and again in the child of a fork, before its
-  // threads are started.
+  // Begins to sample pages, into a file whose name begins so, or a memfd (""). Before the threads are started, as in
+  // the child of a fork, or in the regular work of the evictors, as is the end.
   Status sample(const char* file_prefix) {
     sampler_.reset();
     return samples_.open(file_prefix);
   }
+  void stop_sampling() { samples_.close(); }
+  bool is_sampling() const { return samples_.is_open(); }
 
   AddressSpace& addresses() { return addresses_; }
   Paging& paging() { return paging_; }
@@ -60,7 +62,9 @@ class Pager : public NearObject {
 
   Stats stats();
   // Whether the descriptor is one of Farside's. Async-signal-safe.
-  bool owns_fd(int fd) const { return space_->owns_fd(fd) || store_->owns_fd(fd) || evictors_.owns_fd(fd); }
+  bool owns_fd(int fd) const {
+    return space_->owns_fd(fd) || store_->owns_fd(fd) || evictors_.owns_fd(fd) || samples_.owns_fd(fd);
+  }
   // Walks the table and ends the process if a word or a count is impossible. Only while no thread faults.
   void check_valid();
 

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "pager/test_support.h"
@@ -33,7 +35,7 @@ class SamplerTest : public testing::TestWithParam<bool> {
     Options o;
     o.local = {0, 1};
     o.space = kSpace;
-    o.huge = HugePages::kNever;
+    o.huge = HugePages::kAlways;
     return o;
   }
 
@@ -92,6 +94,40 @@ TEST_P(SamplerTest, UsesOfPagesAreSeenAndNothingIsLost) {
   EXPECT_GT(of(SampleKind::kFarDirty), 0u);
   EXPECT_GT(of_used, kUsed / 4);
   EXPECT_LE(of_others, kPages - kUsed);  // once each: they are not used before the end
+}
+
+// Huge frames among them: their pages are sampled one by one.
+TEST_P(SamplerTest, SamplesBeginAndEndWhileThreadsUseTheirPages) {
+  auto* memory = reinterpret_cast<std::atomic<uint64_t>*>(pager_.allocate(kPages * kPageSize));
+  constexpr size_t kWordsOfPage = kPageSize / sizeof(uint64_t);
+  for (size_t page = 0; page < kPages; page++) memory[page * kWordsOfPage] = page;
+  std::atomic<bool> ended = false;
+  std::vector<std::thread> threads;
+  for (size_t first : {0, 1}) {
+    threads.emplace_back([&, first] {
+      for (uint64_t pass = 1; !ended; pass++) {
+        for (size_t page = first; page < kPages; page += 2)
+          ASSERT_EQ(memory[page * kWordsOfPage]++ % kPages, (page + pass - 1) % kPages);
+      }
+      pager_->paging().detach_thread();
+    });
+  }
+  for (unsigned i = 0; i < 20; i++) {
+    pager_->evictors().pause();
+    ASSERT_TRUE(pager_->sample("").ok());
+    pager_->evictors().resume();
+    usleep(20'000);
+    pager_->evictors().pause();
+    EXPECT_TRUE(pager_->is_sampling());
+    pager_->stop_sampling();
+    EXPECT_FALSE(pager_->is_sampling());
+    pager_->evictors().resume();
+  }
+  ended = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(pager_->stats().get(Counter::kMajorFaults), 0u);
+  EXPECT_GT(pager_->stats().get(Counter::kHugeBroken), 0u);
+  pager_->check_valid();
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, SamplerTest, testing::Bool());

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "abi/control.h"
+#include "base/clock.h"
 #include "base/inherited_fds.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "pager/pager.h"
 
@@ -17,6 +19,7 @@ struct Control {
   WriteReport report = nullptr;
   int fd = -1;
   ControlPage* page = nullptr;
+  bool samples = false;  // for `farside plan -p`
 };
 Control g_control;
 
@@ -42,6 +45,18 @@ bool is_sensible(const SizeOrShare& local) {
   return local.bytes >= kMin;
 }
 
+// A run of `farside plan` has samples of its own. What cannot begin is not tried again while it is wanted.
+void serve_sampling(const ControlPage& page) {
+  uint64_t now = now_ns(), until = page.sample_until_ns.load(std::memory_order_relaxed);
+  bool wanted = until > now && until - now <= ControlPage::kMaxSampleNs;
+  pager::Pager& pager = *g_control.pager;
+  if (wanted == g_control.samples || (wanted && pager.is_sampling())) return;
+  g_control.samples = wanted;
+  if (!wanted) return pager.stop_sampling();
+  Status begun = pager.sample("");
+  if (!begun.ok()) log(LogLevel::kWarning, "{}", begun.text());
+}
+
 }  // namespace
 
 void open_control(pager::Pager* pager, WriteReport report) {
@@ -52,6 +67,8 @@ void open_control(pager::Pager* pager, WriteReport report) {
 
 void reopen_control_in_child() {
   if (!g_control.page) return;
+  if (g_control.samples) g_control.pager->stop_sampling();
+  g_control.samples = false;
   os::munmap(g_control.page, ControlPage::kBytes);
   close_inherited(g_control.fd);
   g_control.page = nullptr;
@@ -62,6 +79,7 @@ void reopen_control_in_child() {
 void serve_control() {
   ControlPage* page = g_control.page;
   if (!page) return;
+  serve_sampling(*page);
   uint32_t asked = page->asked.load(std::memory_order_acquire);
   if (asked == page->answered.load(std::memory_order_relaxed)) return;
   SizeOrShare local = {page->local_bytes, page->local_share, page->local_least};

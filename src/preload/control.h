@@ -1,5 +1,6 @@
-// The process's side of `farside ctl`: a page of shared memory (abi/control.h) that is polled for requests to change
-// the budget and to report. Used by one thread, the pager's regular caller; not async-signal-safe.
+// The process's side of `farside ctl` and `farside plan -p`: a page of shared memory (abi/control.h) that is polled for
+// requests to change the budget, to report, and to sample pages. Used by one thread, the pager's regular caller; not
+// async-signal-safe.
 #pragma once
 #include <cstddef>
 

@@ -190,8 +190,8 @@ class CtlTest(SystemTest):
                   "fcntl.fcntl(fd, 1033, 2 | 4)\n"
                   "page = mmap.mmap(fd, 4096)\n"
                   "report = sys.argv[1].encode()\n"
-                  "page[40:40 + len(report)] = report\n"
-                  "page[0:8] = (0x326c746364736672).to_bytes(8, 'little')\n"
+                  "page[48:48 + len(report)] = report\n"
+                  "page[0:8] = (0x336c746364736672).to_bytes(8, 'little')\n"
                   "if sys.argv[2]: fcntl.flock(fd, fcntl.LOCK_EX)\n"
                   "print('ready', flush=True)\n"
                   "while True:\n"
@@ -214,7 +214,7 @@ class CtlTest(SystemTest):
 
     def test_errors(self):
         self.refused(1, "does not run under Farside", os.getpid())
-        self.refused(1, "does not run under Farside", 2**22 + 5)
+        self.refused(1, "there is no process", 2**22 + 5)
         self.refused(USAGE, "needs a process", "--local", "1G")
         self.refused(USAGE, "use 8M or more", os.getpid(), "--local", "1M")
         self.refused(USAGE, "--local", os.getpid(), "--local", "much")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
 
@@ -91,6 +92,71 @@ class OneRunTest(Planner):
         self.assertEqual(process.returncode, FAILURE, errors.decode())
         self.assertIn(b"Stopped by a signal", output, errors.decode())
         self.assertIn(b"--local", output.splitlines()[-1])
+
+
+class RunningTest(Planner):
+    def start(self, seconds, *options):
+        """A running HALF: the process of Python."""
+        script = HALF.replace("while", "print('ready', flush=True)\nwhile", 1).replace("+ 4", f"+ {seconds}")
+        run_of_it = subprocess.Popen([FARSIDE, "run", "--quiet", *options, "--", PYTHON, "-c", script], stdout=subprocess.PIPE,
+                                     env=environment(), start_new_session=True)
+        self.addCleanup(end_group, run_of_it)
+        self.addCleanup(run_of_it.stdout.close)
+        self.assertEqual(run_of_it.stdout.readline(), b"ready\n")
+        reports = run([FARSIDE, "ctl", "--json", str(run_of_it.pid)], seconds=20, env=environment())
+        return run_of_it, json.loads(reports.output)[0]["pid"]
+
+    def is_sampled(self, pid):
+        folder = Path(f"/proc/{pid}/fd")
+        return any(os.readlink(folder / fd).startswith("/memfd:farside-samples") for fd in os.listdir(folder))
+
+    def await_sampled(self, pid, wanted):
+        deadline = time.monotonic() + 20
+        while self.is_sampled(pid) != wanted:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def planner(self, *words):
+        process = subprocess.Popen([FARSIDE, "plan", "--quiet", *map(str, words)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(end_group, process)
+        return process
+
+    def test_a_process_is_sampled_as_long_as_a_plan_asks_for_it(self):
+        launcher, pid = self.start(99, "--local", "16M")
+        killed = self.planner("-p", launcher.pid)
+        self.await_sampled(pid, True)
+        other = self.plan("-p", pid)
+        self.assertEqual((other.status, "another farside plan samples" in other.errors.decode()), (FAILURE, True))
+        killed.kill()
+        killed.communicate()
+        self.await_sampled(pid, False)
+        stopped = self.planner("-p", pid, "--seconds", "0", "--json", self.folder / "plan.json")
+        self.await_sampled(pid, True)
+        time.sleep(1.5)
+        stopped.send_signal(signal.SIGINT)
+        output, errors = stopped.communicate(timeout=60)
+        self.assertEqual(stopped.returncode, FAILURE, errors.decode())
+        self.assertFalse(self.is_sampled(pid))
+        self.assertIn(b"Stopped by a signal", output)
+        self.assertRegex(output.decode().splitlines()[-1], rf"^at most 10% slower: farside ctl {pid} --local \d+M ")
+        self.assertAlmostEqual(json.loads((self.folder / "plan.json").read_text())["keep"]["bytes"], 34 << 20, delta=9 << 20)
+
+    def test_of_a_process_that_ends_meanwhile_there_is_what_was_sampled(self):
+        _, pid = self.start(2)
+        result = self.plan("--quiet", "-p", pid)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertRegex(result.output.decode().splitlines()[-1], r"^at most 10% slower: --local \d+M ")
+
+    def test_why_a_process_cannot_be_planned(self):
+        for words, status, text in ((["-p", os.getpid()], FAILURE, "does not run under Farside"),
+                                    (["-p", 1 << 22], FAILURE, f"there is no process {1 << 22}"),
+                                    (["-p", 1, "--", "true"], USAGE, "not both"),
+                                    (["-p", 1, "--check"], USAGE, "--check needs a program"),
+                                    (["--seconds", 3, "--", "true"], USAGE, "--seconds belongs to -p PID or --blocks")):
+            result = self.plan(*words)
+            self.assertEqual((result.status, result.output), (status, b""), words)
+            self.assertIn(text, result.errors.decode())
 
 
 class PlanTest(Planner):

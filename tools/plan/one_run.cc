@@ -247,6 +247,19 @@ json outlook_of(const std::vector<Samples>& processes, const FarsidePrices& pric
   return made;
 }
 
+Result<json> plan_from(const std::vector<Samples>& processes, bool over_network, const OneRunSettings& settings,
+                       const cli::RunSettings& run, const SignalHold& hold) {
+  PriceSettings which{
+      .links = over_network ? Links::kTcp : Links::kShm, .latencies = {}, .threads = busy_threads(busiest(processes))};
+  auto prices = measure_prices(run, which, hold);
+  if (!prices.ok()) return prices.status();
+  json made = outlook_of(processes, prices->front(), settings.slowdown);
+  made["command"] = "plan";
+  made["machine"] = machine_json();
+  made["settings"] = {{"slowdown", settings.slowdown}};
+  return made;
+}
+
 void check_one_run(const json& measured, json* document) {
   const json& points = (*document)["points"];
   double native = measured["native_s"]["median"], heap = (*document)["heap_bytes"];
@@ -271,15 +284,10 @@ Result<json> plan_one_run(const OneRunSettings& settings, const cli::RunSettings
   Result<std::vector<Samples>> processes = run_sampled(settings, path, program, hold, &complete);
   if (!processes.ok())
     return complete ? processes.status() : Status::error(EINTR, "stopped by a signal before the program was sampled");
-  auto prices =
-      measure_prices(run, {.other_links = false, .latencies = {}, .threads = busy_threads(busiest(*processes))}, hold);
-  if (!prices.ok()) return prices.status();
-  json made = outlook_of(*processes, prices->front(), settings.slowdown);
-  made["complete"] = complete;
-  made["command"] = "plan";
-  made["program"] = program;
-  made["machine"] = machine_json();
-  made["settings"] = {{"slowdown", settings.slowdown}};
+  Result<json> made = plan_from(*processes, false, settings, run, hold);
+  if (!made.ok()) return made;
+  (*made)["complete"] = complete;
+  (*made)["program"] = program;
   return made;
 }
 

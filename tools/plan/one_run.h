@@ -13,7 +13,7 @@ namespace farside::plan {
 
 struct OneRunSettings {
   double slowdown = 0.1;  // accepted; 0.1: 10 %
-  double seconds = 0;     // after which the program gets SIGTERM; 0: it ends by itself
+  double seconds = 0;     // after which the program gets SIGTERM, or -p ends; 0: it ends by itself
   std::string load;       // a command of the shell; when it ends, the program gets SIGTERM. "": none
 };
 
@@ -27,6 +27,11 @@ struct OneRunSettings {
 // threads.
 Result<nlohmann::json> plan_one_run(const OneRunSettings& settings, const cli::RunSettings& run,
                                     const std::string& path, const std::vector<std::string>& program);
+
+// The rest of that document, from the samples of processes; program, complete and the like are the caller's. Prices are
+// those of the run's link. over_network: where a server is started to measure them, over tcp.
+Result<nlohmann::json> plan_from(const std::vector<Samples>& processes, bool over_network,
+                                 const OneRunSettings& settings, const cli::RunSettings& run, const SignalHold& hold);
 
 // Adds "checked": what measure_plan() measured beside what was computed.
 void check_one_run(const nlohmann::json& measured, nlohmann::json* document);

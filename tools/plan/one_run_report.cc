@@ -70,7 +70,8 @@ std::string answer(const json& document) {
     return fmt::format("No size saves memory at {}: this program uses all of its heap all the time; --local 100%\n",
                        target_text(document).substr(8));
   double bytes = keep["bytes"], heap = document["heap_bytes"];
-  return fmt::format("{}: --local {}   ({} of the heap; 95 % interval {} to {})\n", target_text(document),
+  std::string command = document.contains("pid") ? fmt::format("farside ctl {} ", document["pid"].get<int>()) : "";
+  return fmt::format("{}: {}--local {}   ({} of the heap; 95 % interval {} to {})\n", target_text(document), command,
                      local_text(bytes), percent(bytes / heap), local_text(keep["low"]), local_text(keep["high"]));
 }
 

@@ -17,6 +17,7 @@
 #include "tools/plan/plan_report.h"
 #include "tools/plan/predict.h"
 #include "tools/plan/predict_report.h"
+#include "tools/plan/running.h"
 
 namespace farside::plan {
 namespace {
@@ -29,6 +30,9 @@ constexpr const char* kHelp =
     "less near memory, and the smallest size with which it is fast enough. The program gets no input, and its output "
     "is\n"
     "discarded. A server gets SIGTERM after --for, or when its --load has ended. See docs/guide/plan.md.\n\n"
+    "With -p a program is sampled that runs under Farside already: a process, or the launcher or shell that started "
+    "it,\n"
+    "for --seconds. It keeps running, somewhat slower meanwhile.\n\n"
     "With --shares the program runs natively and at each share of near memory instead, and its throughput is printed\n"
     "beside that of an ideal system, in which a fault costs the latency of the link and nothing else.\n\n"
     "With --blocks one run is observed with valgrind, which takes some hundred times as long as the program alone.\n"
@@ -38,12 +42,14 @@ constexpr const char* kHelp =
     "  farside plan -- sort big.txt\n"
     "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv\n"
     "  farside plan --for 60 --load 'redis-benchmark -q -t get -r 1000000' -- redis-server\n"
+    "  farside plan -p 4711 --seconds 60\n"
     "  farside plan --shares 10,25,50,100 --latency 3.9 --repeat 3 --json plan.json --svg plan.svg -- ./job data.csv\n"
     "  farside plan --blocks --seconds 300 --svg plan.svg -- ./job small.csv\n"
     "  farside plan --record sort.pages -- sort small.txt";
 
 struct PlanArguments {
   cli::GivenOptions options;
+  pid_t pid = 0;
   OneRunSettings one_run;
   PlanSettings settings;
   PredictSettings predict;
@@ -65,9 +71,25 @@ Status settle_slowdown(PlanArguments* a) {
   return {};
 }
 
+// What `-p` excludes, and what observes a program for --seconds.
+Status check_pid(const Command& command, const PlanArguments& a, const std::vector<std::string>& program) {
+  if (a.pid == 0) {
+    if (!command.given("--seconds") || a.predicted) return {};
+    return Status::error(EINVAL, "--seconds belongs to -p PID or --blocks; --for 60 ends a program after a minute");
+  }
+  if (!program.empty()) return Status::error(EINVAL, "give a process (-p {}) or a program after --, not both", a.pid);
+  for (const char* other :
+       {"--shares", "--latency", "--repeat", "--for", "--load", "--blocks", "--check", "--record"}) {
+    if (command.given(other))
+      return Status::error(EINVAL, "{} needs a program after --, and does not go with -p {}", other, a.pid);
+  }
+  return {};
+}
+
 // With --check what was computed is measured, too.
 Result<nlohmann::json> make_plan(const PlanArguments& a, const cli::RunSettings& run, const std::string& path,
                                  const std::vector<std::string>& program) {
+  if (a.pid != 0) return plan_running(a.pid, a.one_run, run);
   if (!a.predicted && !a.settings.shares.empty() && !a.checked) return measure_plan(a.settings, run, path, program);
   auto document =
       a.predicted ? predict_plan(a.predict, run, path, program) : plan_one_run(a.one_run, run, path, program);
@@ -107,7 +129,7 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   if (settled.ok() && run.ok()) settled = hand_over(run->options);  // to the runs of this command
   if (!settled.ok() || !run.ok()) return fail(settled.ok() ? run.status() : settled, kExitUsage);
   int exit_status = 0;
-  Result<std::string> path = cli::find_runnable("farside plan", program, &exit_status);
+  Result<std::string> path = a.pid != 0 ? std::string() : cli::find_runnable("farside plan", program, &exit_status);
   if (!path.ok()) return fail(path.status(), exit_status);
   if (!a.record.empty()) return record(a, *run, *path, program);
   Result<nlohmann::json> document = make_plan(a, *run, *path, program);
@@ -115,7 +137,8 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   fputs(text_of(*document).c_str(), stdout);
   Status written = write_file(a.json, document->dump(2) + "\n");
   if (written.ok() && !a.svg.empty()) {
-    written = write_file(a.svg, to_svg(charts_of(*document), fmt::format("{}", fmt::join(program, " "))));
+    auto words = (*document)["program"].get<std::vector<std::string>>();
+    written = write_file(a.svg, to_svg(charts_of(*document), fmt::format("{}", fmt::join(words, " "))));
   }
   if (!written.ok()) return fail(written);
   return document->value("complete", true) ? 0 : kExitFailure;
@@ -151,12 +174,13 @@ int run_plan(int argc, const char* const* argv) {
       .non_negative();
   command.add_option("--load", &arguments->one_run.load, "run this in a shell beside it, then send it SIGTERM")
       .value("COMMAND");
-  Option& predict = command.add_flag("--blocks", &arguments->predicted,
-                                     "observe all accesses with valgrind, for blocks of all sizes");
-  command.add_option("--seconds", &arguments->predict.seconds, "that the observed run may take; 0: any time")
+  command.add_option("-p,--pid", &arguments->pid, "plan for a process that runs under Farside already")
+      .value("PID")
+      .positive();
+  command.add_flag("--blocks", &arguments->predicted, "observe all accesses with valgrind, for blocks of all sizes");
+  command.add_option("--seconds", &arguments->predict.seconds, "that -p samples, or --blocks observes; 0: to the end")
       .value("S")
       .non_negative()
-      .needs(predict)
       .show_default();
   command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was computed");
   command
@@ -169,7 +193,12 @@ int run_plan(int argc, const char* const* argv) {
   cli::add_table_options(command, &arguments->options, {"--local", "--slowdown", "--stats", "--metrics"});
   command.expect_program();
   command.set_footer(kHelp);
-  command.set_action([arguments, program = std::move(program)] { return plan_program(*arguments, program); });
+  command.set_action([arguments, program = std::move(program), &command] {
+    Status suits = check_pid(command, *arguments, program);
+    if (!suits.ok()) return fail(suits, kExitUsage);
+    if (arguments->pid != 0) arguments->one_run.seconds = arguments->predict.seconds;
+    return plan_program(*arguments, program);
+  });
   return run_tool(command, std::move(words));
 }
 

@@ -127,9 +127,9 @@ struct Link {
 
 std::vector<Link> links(const cli::RunSettings& run, const PriceSettings& settings, const ServerProcess* server) {
   if (!server) return {{run.options.far_address, run.options.far_address, run.options.token}};
-  std::vector<Link> all = {{"shm", server->shm(), server->token()}};
-  if (!settings.other_links) return all;
-  all.push_back({"tcp", server->tcp(), server->token()});
+  std::vector<Link> all = {{"shm", server->shm(), server->token()}, {"tcp", server->tcp(), server->token()}};
+  if (settings.links == Links::kShm) return {all[0]};
+  if (settings.links == Links::kTcp) return {all[1]};
   all.push_back({"RDMA, 3 us", server->shm() + kRdmaLatency, server->token()});
   for (double us : settings.latencies) {
     all.push_back({fmt::format("{:g} us", us), fmt::format("{}?latency_us={:g}", server->shm(), us), server->token()});

@@ -36,8 +36,9 @@ struct FarsidePrices {
   std::vector<FarsidePrice> repetitions;
 };
 
+enum class Links { kAll, kShm, kTcp };  // of a server that is started, where the user named none
 struct PriceSettings {
-  bool other_links = true;        // else only the one that the run uses
+  Links links = Links::kAll;
   std::vector<double> latencies;  // of further links, in us
   unsigned threads = 1;           // that fault at the same time
 };

@@ -223,6 +223,10 @@ void Evictor::make_far(std::span<const PageIndex> pages, SampleLog& log) {
       continue;
     }
     enlarge_pipe(*batch);
+    for (PageIndex page : pages) {
+      if (PageWord word = table_[page].load(); word.is(PageState::kNear) && word.has(PageWord::kHuge))
+        huge_.break_up(huge_of(page));
+    }
     std::span<const PageIndex> part = pages.first(std::min(pages.size(), batch->room));
     if (take(*batch, part) > 0) remove(*batch, &log);
     pages = pages.subspan(part.size());

@@ -63,6 +63,8 @@ class HugeEvictor {
   bool free_frames(size_t pages);
   // The policy has no page to evict: any huge page. False: there is none.
   bool free_any();
+  // Its pages leave one by one from now on.
+  void break_up(HugeIndex huge);
 
  private:
   static constexpr unsigned kMaxInFlight = 2;
@@ -79,7 +81,6 @@ class HugeEvictor {
   unsigned claim(HugeIndex huge, HugeBits* claimed, bool* may_retry);
   void unclaim(HugeIndex huge, const HugeBits& claimed);
   Slot move_out(HugeIndex huge);
-  void break_up(HugeIndex huge);
   HugeBits find_changed(const Leaving& leaving);
   void write(Leaving& leaving, const HugeBits& changed);
   void submit(Leaving& leaving, std::span<const transport::ByteRange> ranges);

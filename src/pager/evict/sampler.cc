@@ -6,7 +6,7 @@ namespace farside::pager {
 
 void Sampler::step(Evictor& evictor, uint64_t evictor_ns) {
   constexpr size_t kPages = 64;
-  due_ = ticks() + static_cast<uint64_t>(kPauseNs / 1000 * ticks_per_us());
+  due_ = ticks() + static_cast<uint64_t>(static_cast<double>(kPauseNs) / 1000 * ticks_per_us());
   Sizing::Times now = sizing_.times(evictor_ns);
   if (next_ >= end_ && (!may_begin(now) || !begin(now))) return;
   if (!may_continue(now)) return;
@@ -29,7 +29,10 @@ uint64_t Sampler::sampled_pages() const {
 // Each page of a slice can be made far, and each of the sample fetched or touched anew.
 bool Sampler::begin(const Sizing::Times& now) {
   if (!log_.reserve(kMaxPages)) return false;
-  if (before_.elapsed_ns == 0) first_ = now;
+  if (before_.elapsed_ns == 0) {
+    first_ = now;
+    usual_loss_ = static_cast<double>(now.lost_ns) / static_cast<double>(std::max<uint64_t>(now.run_ns, 1));
+  }
   while (slice_ == 0 && sampled_pages() > kMaxPages) log_.halve_sample();
   before_ = now;
   next_ = 0;
@@ -43,9 +46,11 @@ bool Sampler::begin(const Sizing::Times& now) {
 }
 
 bool Sampler::may_continue(const Sizing::Times& now) {
-  constexpr uint64_t kLossShare = 5, kWindowNs = 100'000'000;
+  constexpr double kMaxLoss = 0.2;
+  constexpr uint64_t kWindowNs = 100'000'000;
   uint64_t elapsed = now.elapsed_ns - window_.elapsed_ns, ran = saturating_sub(now.run_ns, window_.run_ns);
-  bool may = saturating_sub(now.lost_ns, window_.lost_ns) * kLossShare <= std::max(elapsed, ran);
+  auto lost = static_cast<double>(saturating_sub(now.lost_ns, window_.lost_ns));
+  bool may = lost <= (kMaxLoss + usual_loss_) * static_cast<double>(std::max(elapsed, ran));
   if (may && elapsed > kWindowNs) window_ = now;
   return may;
 }

@@ -1,11 +1,12 @@
 // Makes the pages of a sample far again and again, so that their next uses are seen (docs/internals/sampling.md). For
-// `farside plan`, in a run in which near memory is not limited. The first evictor calls step().
+// `farside plan`: in a run in which near memory is not limited, or for a while in any run. The first evictor calls
+// step().
 //
 // A round makes the pages of one slice of the sample far, a few at a time, as long as the threads have lost no more
-// than a part of their time to fetching such pages. So samples are evenly distributed over the heap and over the time
-// of the program, and it is slowed evenly. A round begins when a part of the whole time has passed since the one
-// before, so that the log of a long run is bounded. A heap that is smaller than the smallest near memory is not
-// sampled.
+// than a part of their time to fetching such pages, beyond what they lose as a rule. So samples are evenly distributed
+// over the heap and over the time of the program, and it is slowed evenly. A round begins when a part of the whole time
+// has passed since the one before, so that the log of a long run is bounded. A heap that is smaller than the smallest
+// near memory is not sampled.
 #pragma once
 #include <cstdint>
 
@@ -25,7 +26,7 @@ class Sampler : public NearObject {
   }
 
   // Before the log is opened, also in the child of a fork.
-  void reset() { due_ = 0, first_ = before_ = window_ = {}, next_ = end_ = 0, slice_ = 0; }
+  void reset() { due_ = 0, first_ = before_ = window_ = {}, next_ = end_ = 0, slice_ = 0, usual_loss_ = 0; }
 
   bool is_on() const { return log_.is_open(); }
   // Cheap. Ask after kPauseNs at the latest.
@@ -52,6 +53,7 @@ class Sampler : public NearObject {
   uint64_t due_ = 0;              // ticks
   Sizing::Times first_, before_;  // when the first and the last round began
   Sizing::Times window_;          // when the time began of which a part may be lost
+  double usual_loss_ = 0;         // the part of their time that the threads had lost before the first round
   PageIndex next_ = 0, end_ = 0;  // pages that the round has not reached
   uint32_t slice_ = 0;            // of the round
 };

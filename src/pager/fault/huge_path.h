@@ -30,6 +30,7 @@
 #include "pager/pages/page_table.h"
 #include "pager/shared/far_access.h"
 #include "pager/shared/page_memory.h"
+#include "pager/shared/sample_log.h"
 #include "pager/space/far_space.h"
 #include "pager/thread/prefetch.h"
 #include "pager/thread/thread_slot.h"
@@ -46,6 +47,7 @@ class HugePath {
         frames_(pages.frames),
         budget_(pages.budget),
         twins_(pages.twins),
+        samples_(pages.samples),
         huge_table_(huge.table),
         huge_queue_(huge.queue),
         density_(huge.density),
@@ -101,7 +103,8 @@ class HugePath {
   // Where near memory is smaller, a few frames would be too large a part of it.
   static constexpr uint64_t kMinLimitPages = 16 * uint64_t{kHugePages};
 
-  bool is_enabled() const { return is_open() && frames_.limit() >= kMinLimitPages; }
+  // Not while each use of a sampled page is to be seen.
+  bool is_enabled() const { return is_open() && frames_.limit() >= kMinLimitPages && !samples_.is_open(); }
   template <typename Visit>
   void for_each_huge(PageIndex first, uint64_t count, Visit visit);
   bool wants_first_touch(HugeIndex huge) const;
@@ -141,6 +144,7 @@ class HugePath {
   Frames& frames_;
   Budget& budget_;
   Twins& twins_;
+  const SampleLog& samples_;
   HugeTable& huge_table_;
   HugeQueue& huge_queue_;
   HugeDensity& density_;

@@ -17,8 +17,10 @@ class SampleLog : public NearObject {
   SampleLog(const SampleLog&) = delete;
   SampleLog& operator=(const SampleLog&) = delete;
 
-  // Creates a file whose name begins with `prefix`. In the child of a fork it replaces the parent's.
+  // Creates a file whose name begins with `prefix`; "": a memfd. In the child of a fork it replaces the parent's. Open
+  // and close it while no evictor works, or in the first one.
   Status open(const char* prefix);
+  void close();
   bool is_open() const { return header_.load(std::memory_order_acquire) != nullptr; }
 
   void add_page(SampleKind kind, uint32_t page) {
@@ -30,6 +32,8 @@ class SampleLog : public NearObject {
   uint32_t threshold() const { return threshold_.load(std::memory_order_relaxed); }
   void halve_sample() { threshold_.store(threshold() / 2); }
 
+  bool owns_fd(int fd) const { return fd >= 0 && fd == fd_.load(std::memory_order_relaxed); }
+
   // Makes room for so many events more. False: the file has its largest size, or the file system is full.
   bool reserve(uint64_t events);
 
@@ -38,12 +42,14 @@ class SampleLog : public NearObject {
   static constexpr uint64_t kMaxBytes = kSampleEventsAt + kMaxEvents * sizeof(SampleEvent);
 
   void add(SampleHeader& header, SampleKind kind, uint32_t value);
-  void close();
+  int create(const char* prefix) const;
+  int extend(uint64_t from, uint64_t bytes);
 
+  void* place_ = nullptr;  // kMaxBytes, where the file is mapped; memory of no file where it ends, or is closed
   std::atomic<SampleHeader*> header_{nullptr};
   std::atomic<uint64_t> room_{0};  // events
   std::atomic<uint32_t> threshold_{kSampleAll};
-  int fd_ = -1;
+  std::atomic<int> fd_{-1};
 };
 
 }  // namespace farside::pager
