@@ -12,7 +12,6 @@ namespace farside::remote {
 namespace {
 
 using transport::ByteRange;
-using transport::Channel;
 using transport::Token;
 
 // Limits of one wait for one server. The first, where several servers are awaited: then the others are polled. The
@@ -46,7 +45,7 @@ bool continues(const ByteRange& first, const ByteRange& next) {
 }  // namespace
 
 PoolChannel::~PoolChannel() {
-  for (unsigned s = 0; s < kMaxServers; s++) close(s);
+  for (unsigned s = 0; s < kMaxServers; s++) drop(s);
   for (Request& request : requests_) near_free(request.staging, request.staging_bytes);
 }
 
@@ -89,7 +88,8 @@ int PoolChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t ma
   if (!*request) return -EAGAIN;
   (*request)->kind = kind;
   (*request)->awaited = 0;
-  (*request)->incomplete = (*request)->refused = false;
+  (*request)->incomplete = false;
+  (*request)->refusing = kMaxServers;
   (*request)->count = ranges.size();
   memcpy((*request)->ranges, ranges.data(), ranges.size_bytes());
   if (kind == Kind::kRead || !servers_.repairs()) return 0;
@@ -130,15 +130,32 @@ int PoolChannel::send(Request* request) {
   return 0;
 }
 
-// Determines the servers of a request, once: the holders of a slab may change at any time. Slabs without holder read as
-// zeros, which are stored in the buffers here. Discards are sent as a whole, and need no servers of each piece.
+// Determines the servers of a request, once: the holders of a slab may change at any time. A number could have been
+// given to another server between the look at the slabs and the opening of its channel. Then it begins again, so that
+// the channels are to the servers that the slabs named.
 int PoolChannel::targets(Request* request, ServerSet* all) {
-  ServerSet lost = servers_.lost();
+  for (;;) {
+    ServerSet lost = refresh();
+    unsigned failed = kMaxServers;
+    *all = 0;
+    int r = read_targets(request, lost, all, &failed);
+    for_each(*all, [&](unsigned server) { open(server); });
+    if (servers_.states().reused != reused_) continue;
+    return failed == kMaxServers ? r : servers_.fail_request(r, failed);
+  }
+}
+
+// Slabs without holder read as zeros, which are stored in the buffers here. Discards are sent as a whole, and need no
+// servers of each piece. *failed: a lost holder of a slab that no other server holds.
+int PoolChannel::read_targets(Request* request, ServerSet lost, ServerSet* all, unsigned* failed) {
   size_t count = 0;
   request->versions = request->joining = 0;
   return for_each_piece({request->ranges, request->count}, [&](uint64_t slab, const ByteRange& piece) {
     ServerSet servers = 0;
-    if (int r = targets_of(request, slab, lost, &servers); r < 0) return r;
+    if (int r = targets_of(request, slab, lost, &servers); r < 0) {
+      if (r == -ECONNRESET) *failed = static_cast<unsigned>(std::countr_zero(servers));
+      return r;
+    }
     if (servers == 0 && request->kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
     if (request->kind != Kind::kDiscard) targets_[count++] = servers;
     *all |= servers;
@@ -146,6 +163,7 @@ int PoolChannel::targets(Request* request, ServerSet* all) {
   });
 }
 
+// -ECONNRESET: all holders are lost, and *servers is these.
 int PoolChannel::targets_of(Request* request, uint64_t slab, ServerSet lost, ServerSet* servers) {
   Kind kind = request->kind;
   if (kind == Kind::kWrite && servers_.holders(slab) == 0 && placement_.place_unclaimed(slab) == 0) return -ENOSPC;
@@ -154,14 +172,28 @@ int PoolChannel::targets_of(Request* request, uint64_t slab, ServerSet lost, Ser
   request->joining |= now.joining;
   if (now.holders == 0) return 0;
   ServerSet holders = now.holders & ~lost;
-  if (holders == 0 && kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
+  if (holders == 0 && kind != Kind::kDiscard) {
+    *servers = now.holders;
+    return -ECONNRESET;
+  }
   *servers = kind == Kind::kRead ? only(servers_.reader_of(slab, holders)) : now.all() & ~lost;
   return 0;
 }
 
+// Closes channels to servers whose number belongs to another one. Returns the servers that are lost.
+ServerSet PoolChannel::refresh() {
+  ServerStates now = servers_.states();
+  if (now.reused == reused_) return now.lost;
+  reused_ = now.reused;
+  for (unsigned s = 0; s < kMaxServers; s++) {
+    if (!servers_.is_current(s, channels_[s].member)) drop(s);
+  }
+  return now.lost;
+}
+
 int PoolChannel::send_to(Request* request, unsigned server, int pipe) {
-  Channel* channel = to(server);
-  if (!channel) return -ECONNRESET;
+  transport::Channel* channel = channels_[server].channel;
+  if (!channel || (servers_.lost() & only(server))) return -ECONNRESET;
   Token* token = &request->asked[server];
   int r;
   if (request->kind == Kind::kDiscard) {
@@ -196,8 +228,8 @@ std::span<ByteRange> PoolChannel::part_for(const Request& request, unsigned serv
 
 void PoolChannel::gather(bool on) {
   gathers_ = on;
-  for (transport::Channel* channel : channels_) {
-    if (channel) channel->gather(on);
+  for (ServerChannel& to : channels_) {
+    if (to.channel) to.channel->gather(on);
   }
 }
 
@@ -217,6 +249,7 @@ void PoolChannel::send_held() {
 int PoolChannel::poll(Token token) {
   Request* request = find(token);
   if (!request) return -EINVAL;
+  refresh();
   if (held_ != 0) send_held();
   int r = progress(request);
   if (r != 0) end(request);
@@ -233,7 +266,7 @@ int PoolChannel::wait(Token token, uint64_t timeout_ns) {
     Request* request = find(token);
     auto server = static_cast<unsigned>(std::countr_zero(request->awaited));
     uint64_t look = std::has_single_bit(request->awaited) ? kLookForLossNs : kLookNs;
-    r = channels_[server]->wait(request->asked[server], std::min(look, timeout_ns - passed));
+    r = channels_[server].channel->wait(request->asked[server], std::min(look, timeout_ns - passed));
     if (r != -ETIMEDOUT) answered(request, server, r);
   }
 }
@@ -251,7 +284,7 @@ int PoolChannel::progress(Request* request) {
 
 void PoolChannel::ask(Request* request, unsigned server) {
   if (servers_.lost() & only(server)) return answered(request, server, -ECONNRESET);
-  int r = channels_[server]->poll(request->asked[server]);
+  int r = channels_[server].channel->poll(request->asked[server]);
   if (r != 0) answered(request, server, r > 0 ? 0 : r);
 }
 
@@ -264,25 +297,34 @@ void PoolChannel::answered(Request* request, unsigned server, int result) {
   request->error = result;
   // A refusal of the only server is the result of the request. Of several, the server that refused has missed a write.
   bool is_only = servers_.replicas() == 1 && (request->joining & only(server)) == 0;
-  request->refused |= is_only && !is_loss(result);
-  if (is_only && !is_loss(result)) return servers_.note_refusal(server);
+  if (is_only && !is_loss(result)) {
+    request->refusing = server;
+    return;
+  }
   const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
-  servers_.lose(server, why);
-  close(server);
+  servers_.lose(server, channels_[server].member, why);
+  drop(server);
 }
 
-void PoolChannel::close(unsigned server) {
-  Channel* channel = std::exchange(channels_[server], nullptr);
-  if (channel) servers_.close_channel(server, channel);
+// Closes a channel. What was sent over it is not answered any more.
+void PoolChannel::drop(unsigned server) {
+  servers_.close_channel(server, std::exchange(channels_[server], {}));
+  for (Request& request : requests_) {
+    if ((request.awaited & only(server)) == 0) continue;
+    request.awaited &= ~only(server);
+    request.incomplete = true;
+    request.error = -ECONNRESET;
+  }
 }
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Request* request) {
-  if (request->refused) return servers_.fail_request(request->error);
+  if (request->refusing != kMaxServers) return servers_.fail_request(request->error, request->refusing);
   bool is_read = request->kind == Kind::kRead;
   if (!request->incomplete && !(is_read && has_moved(*request))) return 1;
-  if (!is_read) return still_held(*request) ? 1 : servers_.fail_request(request->error);
-  return send(request);
+  if (is_read) return send(request);
+  unsigned lost = lost_holder(*request);
+  return lost == kMaxServers ? 1 : servers_.fail_request(request->error, lost);
 }
 
 // Whether servers of its slabs have changed since it was sent. Then the slab may have been removed from the server that
@@ -296,24 +338,29 @@ bool PoolChannel::has_moved(const Request& request) const {
   return versions != request.versions;
 }
 
-// True if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was not
-// lost then either, and a server that became a holder since then was joining, since a repair waits for writes that
-// began before.
-bool PoolChannel::still_held(const Request& request) const {
-  ServerSet lost = servers_.lost();
-  return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {
-           ServerSet holders = servers_.holders(slab);
-           return holders == 0 || (holders & ~lost) != 0 ? 0 : -ECONNRESET;
-         }) == 0;
+// kMaxServers if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was
+// not lost then either, and a server that became a holder since then was joining, since a repair waits for writes that
+// began before. Else a lost holder of a piece.
+unsigned PoolChannel::lost_holder(const Request& request) const {
+  unsigned found;
+  ServerStates before;
+  do {
+    found = kMaxServers;
+    before = servers_.states();
+    for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {
+      ServerSet holders = servers_.holders(slab);
+      if (holders != 0 && (holders & ~before.lost) == 0) found = static_cast<unsigned>(std::countr_zero(holders));
+      return 0;
+    });
+  } while (servers_.states().reused != before.reused);
+  return found;
 }
 
-Channel* PoolChannel::to(unsigned server) {
-  if (servers_.lost() & only(server)) return nullptr;
+void PoolChannel::open(unsigned server) {
+  if (channels_[server].member || (servers_.lost() & only(server))) return;
   Status status;
-  if (channels_[server]) return channels_[server];
-  channels_[server] = servers_[server].open_channel(&status);
-  if (channels_[server]) channels_[server]->gather(gathers_);
-  return channels_[server];
+  channels_[server] = servers_.open_channel(server, &status);
+  if (channels_[server].channel) channels_[server].channel->gather(gathers_);
 }
 
 PoolChannel::Request* PoolChannel::find(Token token) { return transport::find_request(requests_, token); }

@@ -34,8 +34,8 @@ class PoolChannel final : public transport::Channel {
     transport::Token token = 0;  // 0: free
     Kind kind;
     bool incomplete;    // a server of this request is lost or refused it
-    bool refused;       // by the only server that has it
     int error;          // the result of that server
+    unsigned refusing;  // the only server that has it refused it; kMaxServers: none did
     uint32_t versions;  // of the servers of its slabs when it was sent, their sum
     ServerSet joining;  // of the servers to which it was sent, those that joined
     ServerSet awaited;  // servers that have not replied
@@ -53,23 +53,26 @@ class PoolChannel final : public transport::Channel {
   int send_to(Request* request, unsigned server, int pipe);
   std::span<transport::ByteRange> part_for(const Request& request, unsigned server);
   int targets(Request* request, ServerSet* all);
+  int read_targets(Request* request, ServerSet lost, ServerSet* all, unsigned* failed);
   int targets_of(Request* request, uint64_t slab, ServerSet lost, ServerSet* servers);
+  ServerSet refresh();
   bool has_moved(const Request& request) const;
   void end(Request* request);
   int progress(Request* request);
   void ask(Request* request, unsigned server);
   void answered(Request* request, unsigned server, int result);
   int conclude(Request* request);
-  bool still_held(const Request& request) const;
-  transport::Channel* to(unsigned server);
-  void close(unsigned server);
+  unsigned lost_holder(const Request& request) const;
+  void open(unsigned server);
+  void drop(unsigned server);
   Request* find(transport::Token token);
   Request* free_request();
   void send_held();
 
   PoolServers& servers_;
   SlabPlacement& placement_;
-  transport::Channel* channels_[kMaxServers] = {};
+  ServerChannel channels_[kMaxServers];
+  uint32_t reused_ = 0;  // as of the last look at the servers; see ServerStates
   bool gathers_ = false;
   ServerSet held_ = 0;  // servers whose channels may have gathered requests
   uint64_t sequence_ = 0;

@@ -1,7 +1,9 @@
 #include "remote/pool_servers.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,37 +12,118 @@ namespace farside::remote {
 namespace {
 
 constexpr uint64_t kReturnAfterNs = 5'000'000'000;
+constexpr uint64_t kMaxReturnAfterNs = 64 * kReturnAfterNs;
+constexpr uint64_t kSteadyNs = 600'000'000'000;  // a server that is lost sooner failed again
 
 }  // namespace
 
+PoolServers::~PoolServers() {
+  reset_in_child();
+  for_each(all(), [&](unsigned s) { delete member(s); });
+}
+
+// Where the servers are those of a list, none of them may be forgotten: it is looked for by its number.
+unsigned PoolServers::number_for(const char* address) const {
+  unsigned longest = kMaxServers, own = kMaxServers;
+  for_each(keeps_numbers_ ? 0 : retired(), [&](unsigned s) {
+    if (strcmp((*this)[s].address(), address) == 0) own = s;
+    if (longest == kMaxServers || member(s)->retry_ns < member(longest)->retry_ns) longest = s;
+  });
+  if (own != kMaxServers || count() < kMaxServers) return std::min(own, count());
+  return may_grow_ ? longest : kMaxServers;
+}
+
+uint64_t PoolServers::wait_of_next(const char* address) const {
+  uint64_t wait = kReturnAfterNs, newest = 0;
+  for_each(all(), [&](unsigned s) {
+    const PoolMember* m = member(s);
+    if (strcmp(m->store->address(), address) != 0 || m->added_ns < newest) return;
+    newest = m->added_ns;
+    wait = m->was_steady ? kReturnAfterNs : std::min(2 * m->wait_ns, kMaxReturnAfterNs);
+  });
+  return wait;
+}
+
+// A reused number counts as lost until the server is complete.
 void PoolServers::add(std::unique_ptr<ServerStore> server) {
-  servers_[count()] = std::move(server);
-  count_.fetch_add(1, std::memory_order_release);
+  unsigned s = number_for(server->address());
+  if (server->mapped()) mapped_.fetch_or(only(s));
+  else mapped_.fetch_and(~only(s));
+  uint64_t wait = wait_of_next(server->address());
+  auto* m = new PoolMember(std::move(server), now_ns(), wait);
+  PoolMember* before = members_[s].exchange(m);
+  if (!before) {
+    count_.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  before->next = replaced_.load();
+  replaced_.store(before);
+  retired_.fetch_and(~only(s));
+  left_.fetch_and(~only(s));
+  ServerStates states = this->states();
+  while (
+      !states_.compare_exchange_weak(states, {static_cast<uint16_t>(states.lost & ~only(s)), 0, states.reused + 1})) {}
+}
+
+ServerSet PoolServers::retire(ServerSet lost) {
+  ServerSet retired = 0;
+  for_each(lost, [&](unsigned s) {
+    bool may_be_read = (mapped_ & only(s)) && !may_grow_;  // in place
+    if (may_be_read || (*this)[s].shares_fds()) return;
+    (*this)[s].leave();
+    retired |= only(s);
+  });
+  retired_.fetch_or(retired);
+  return retired;
+}
+
+// owns_fd() may be looking at a member of the list, which therefore has no descriptors when it is taken out of it, and
+// is deleted when nobody does.
+void PoolServers::delete_unused() {
+  for (std::atomic<PoolMember*>* at = &replaced_; PoolMember* m = *at;) {
+    if (users_ != 0 || m->channels != 0) {
+      at = &m->next;
+      continue;
+    }
+    m->store->close_all();
+    *at = m->next.load();
+    m->next_closed = closed_;
+    closed_ = m;
+  }
+  while (closed_ && users_ == 0) delete std::exchange(closed_, closed_->next_closed);
+}
+
+// The parent's threads do not exist, nor their channels.
+void PoolServers::reset_in_child() {
+  users_ = 0;
+  mapped_ = 0;
+  for_each(all(), [&](unsigned s) { member(s)->channels = 0; });
+  for (PoolMember* m = replaced_; m; m = m->next) m->channels = 0;
+  delete_unused();
 }
 
 ServerSet PoolServers::find(const char* address) const {
   for (unsigned s = 0; s < count(); s++) {
     bool is_lost = (lost() & only(s)) != 0;
-    if (!is_lost && strcmp(servers_[s]->address(), address) == 0) return only(s);
+    if (!is_lost && strcmp((*this)[s].address(), address) == 0) return only(s);
   }
   return 0;
 }
 
 bool PoolServers::knows(const char* address) const {
   bool found = false;
-  for_each(all() & ~left(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
+  for_each(all() & ~left(), [&](unsigned s) { found |= strcmp((*this)[s].address(), address) == 0; });
   return found;
 }
 
 bool PoolServers::may_return(unsigned server, uint64_t now) const {
-  const char* address = servers_[server]->address();
-  uint64_t wait = kReturnAfterNs;
-  for (unsigned s = 0; s < count(); s++) {
-    if (strcmp(servers_[s]->address(), address) != 0) continue;
-    if (s > server || !(lost() & only(s))) return false;  // it was added again
-    if (s < server) wait *= 2;
-  }
-  return count() < kMaxServers && now > lost_ns_[server].load(std::memory_order_relaxed) + wait;
+  const PoolMember* m = member(server);
+  bool was_added_again = false;
+  for_each(all(), [&](unsigned s) {
+    bool same = strcmp((*this)[s].address(), m->store->address()) == 0;
+    was_added_again |= same && member(s)->added_ns > m->added_ns;
+  });
+  return !was_added_again && now > m->retry_ns && has_number(m->store->address());
 }
 
 bool PoolServers::is_degraded(uint64_t slab) const {
@@ -54,9 +137,21 @@ uint64_t PoolServers::degraded() const {
   return slabs;
 }
 
-void PoolServers::close_channel(unsigned server, transport::Channel* channel) {
-  if (lost() & only(server)) delete channel;
-  else servers_[server]->close_channel(channel);
+ServerChannel PoolServers::open_channel(unsigned server, Status* status) {
+  PoolMember* m;
+  {
+    Using safe(*this);
+    m = member(server);
+    m->channels.fetch_add(1);
+  }
+  return {m->store->open_channel(status), m};
+}
+
+void PoolServers::close_channel(unsigned server, ServerChannel channel) {
+  if (!channel.member) return;
+  if (!is_current(server, channel.member) || (lost() & only(server))) delete channel.channel;
+  else if (channel.channel) channel.member->store->close_channel(channel.channel);
+  channel.member->channels.fetch_sub(1);
 }
 
 // Slabs without holder read as zeros on every server.
@@ -72,40 +167,50 @@ ServerSet PoolServers::call_holders(uint64_t far, uint64_t bytes, bool written) 
 }
 
 unsigned PoolServers::reader_of(uint64_t slab, ServerSet holders) const {
-  unsigned mapped = kMaxServers;
-  for_each(holders, [&](unsigned s) {
-    if (mapped == kMaxServers && servers_[s]->mapped()) mapped = s;
-  });
-  if (mapped != kMaxServers) return mapped;
+  ServerSet mapped = holders & mapped_.load(std::memory_order_relaxed);
+  if (mapped != 0) return static_cast<unsigned>(std::countr_zero(mapped));
   // Slab by slab in turn, so that all replicas share the work and neighbouring pages are read from the same server.
   for (auto skip = slab % static_cast<unsigned>(std::popcount(holders)); skip > 0; skip--) holders &= holders - 1;
   return static_cast<unsigned>(std::countr_zero(holders));
 }
 
-void PoolServers::lose(unsigned server, const char* reason) {
-  if (lost_.fetch_or(only(server), std::memory_order_acq_rel) & only(server)) return;
-  lost_ns_[server].store(now_ns(), std::memory_order_relaxed);
-  failed_.store(server, std::memory_order_relaxed);
-  servers_[server]->keep_failure(reason);
+// False: it was lost already.
+bool PoolServers::mark_lost(unsigned server, const PoolMember* m) {
+  ServerStates now = states(), then;
+  do {
+    if ((now.lost & only(server)) || !is_current(server, m)) return false;
+    then = now;
+    then.lost = static_cast<uint16_t>(now.lost | only(server));
+  } while (!states_.compare_exchange_weak(now, then));
+  return true;
+}
+
+void PoolServers::lose(unsigned server, PoolMember* m, const char* reason) {
+  if (!mark_lost(server, m)) return;
+  uint64_t now = now_ns();
+  m->retry_ns = now + m->wait_ns;
+  m->was_steady = now - m->added_ns > kSteadyNs;
+  m->store->keep_failure(reason);
   int left = std::popcount(usable());
   if (left == 0) return;  // fail_request reports it
-  log(LogLevel::kWarning, "{}; {} of {} {} left{}", servers_[server]->failure().text(), left, count(),
+  log(LogLevel::kWarning, "{}; {} of {} {} left{}", m->store->failure().text(), left, count(),
       replicas_ >= count() ? "replicas" : "servers",
       replicas_ > 1 ? ""
                     : "; the program ends when it accesses data that was stored there (--replicas 2 keeps copies)");
 }
 
-int PoolServers::fail_request(int error) const {
-  if (on_failure_) on_failure_(servers_[failed_.load(std::memory_order_relaxed)]->failure());
+// A slab or a request needs the server, so its number stays.
+int PoolServers::fail_request(int error, unsigned server) const {
+  if (on_failure_) on_failure_((*this)[server].failure());
   return error;
 }
 
 void PoolServers::leave(unsigned server) {
   left_.fetch_or(only(server), std::memory_order_acq_rel);
-  lost_.fetch_or(only(server), std::memory_order_acq_rel);
-  servers_[server]->leave();
+  mark_lost(server, member(server));
+  (*this)[server].leave();
   log(LogLevel::kWarning, "memory server {} drains, and has nothing of this program any more",
-      servers_[server]->address());
+      (*this)[server].address());
 }
 
 // A mapping exists only if each page is on all servers: then each of them holds every slab. The number of servers is
@@ -114,16 +219,20 @@ transport::Mapping PoolServers::mapping() const {
   transport::Mapping mapping;
   unsigned servers = count();
   if (may_grow_ || replicas_ < servers) return mapping;
-  for_each((only(servers) - 1) & ~lost(), [&](unsigned s) {
-    const transport::ShmRegion* region = servers_[s]->mapped();
-    if (!mapping.base && region && region->mapping().immediate) mapping = region->mapping();
+  for_each((only(servers) - 1) & mapped_ & ~lost(), [&](unsigned s) {
+    transport::Mapping one = (*this)[s].mapped()->mapping();
+    if (!mapping.base && one.immediate) mapping = one;
   });
   return mapping;
 }
 
 bool PoolServers::owns_fd(int fd) const {
+  Using safe(*this);
   for (unsigned s = 0; s < count(); s++) {
-    if (servers_[s]->owns_fd(fd)) return true;
+    if ((*this)[s].owns_fd(fd)) return true;
+  }
+  for (PoolMember* m = replaced_; m; m = m->next) {
+    if (m->store->owns_fd(fd)) return true;
   }
   return false;
 }

@@ -79,12 +79,12 @@ Status PoolStore::add_from_controller() {
   for (const wire::ServerEntry& entry : std::span(known->servers, known->count)) {
     if (entry.state != wire::ServerState::kUp) continue;
     const char* address = entry.report.address;
-    if (!servers_.knows(address) && servers_.count() < kMaxServers) {
+    if (!servers_.knows(address) && servers_.has_number(address)) {
       if (Status s = add_server(address); !s.ok()) added = s;
     }
     up |= servers_.find(address);
   }
-  placement_.close_to_new_slabs(servers_.all() & ~up);
+  placement_.close_to_new_slabs(servers_.usable() & ~up);
   if (servers_.count() > 0) return {};
   if (!added.ok()) return added;
   if (known->count > 0)
@@ -111,8 +111,6 @@ PoolStore::PoolStore(const StoreConfig& config)
 PoolStore::~PoolStore() = default;
 
 Status PoolStore::add_server(std::string_view address) {
-  if (servers_.count() == kMaxServers)
-    return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
   Address parsed;
   if (Status s = parse(address, &parsed); !s.ok()) return s;
   if (parsed.is_file())
@@ -122,6 +120,8 @@ Status PoolStore::add_server(std::string_view address) {
     return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
   if (servers_.find(parsed.endpoint.name) != 0)
     return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
+  if (!servers_.has_number(parsed.endpoint.name))
+    return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
   auto server = connect_server(parsed, transport::kDialTimeoutNs);
   if (!server.ok()) return server.status();
   servers_.add(std::move(*server));
@@ -165,7 +165,7 @@ void PoolStore::look_for_servers() {
            [&](unsigned s) { may_return |= servers_.may_return(s, now) ? only(s) : 0; });
   if (may_return == 0) return;
   auto server = static_cast<unsigned>(std::countr_zero(may_return));
-  if (!is_up(servers_[server].address()) || !add_again(server)) servers_.delay_return(server, now_ns());
+  if (!add_again(servers_[server])) servers_.delay_return(server, now_ns());
 }
 
 // Whether it is worth trying: in a pool, where the controller lists it as up.
@@ -175,9 +175,9 @@ bool PoolStore::is_up(const char* address) const {
   return list_servers(controller_.endpoint, token_, list.get(), kLookTimeoutNs).ok() && list->has_up(address);
 }
 
-bool PoolStore::add_again(unsigned lost) {
-  if (!add_connected(connect_server(servers_[lost].parsed_address(), kLookTimeoutNs))) return false;
-  log(LogLevel::kWarning, "memory server {} is used again, from empty", servers_[lost].address());
+bool PoolStore::add_again(const ServerStore& lost) {
+  if (!is_up(lost.address()) || !add_connected(connect_server(lost.parsed_address(), kLookTimeoutNs))) return false;
+  log(LogLevel::kWarning, "memory server {} is used again, from empty", lost.address());
   return true;
 }
 
@@ -185,7 +185,7 @@ bool PoolStore::add_again(unsigned lost) {
 bool PoolStore::add_connected(Result<std::unique_ptr<ServerStore>> server) {
   if (!server.ok()) return false;
   LockGuard hold(placement_.lock());
-  if (servers_.count() == kMaxServers || servers_.find((*server)->address()) != 0) return false;
+  if (servers_.find((*server)->address()) != 0 || !servers_.has_number((*server)->address())) return false;
   servers_.add(std::move(*server));
   return true;
 }
@@ -198,12 +198,20 @@ void PoolStore::look_for_new_server() {
   for (uint32_t i = 0; i < list->count; i++) {
     const wire::ServerEntry& entry = list->servers[next_candidate_++ % list->count];
     const char* address = entry.report.address;
-    if (entry.state != wire::ServerState::kUp || servers_.knows(address)) continue;
+    if (entry.state != wire::ServerState::kUp || servers_.knows(address) || !servers_.has_number(address)) continue;
     Address parsed;
     if (!parse(address, &parsed, HostNames::kRefused).ok()) continue;
     add_connected(connect_server(parsed, kLookTimeoutNs));
     return;
   }
+}
+
+// The caller keeps the server.
+ServerStore* PoolStore::call_server(unsigned i) {
+  SignalsBlocked blocked;
+  LockGuard hold(placement_.lock());
+  servers_.keep_numbers();
+  return i < servers_.count() ? &servers_[i] : nullptr;
 }
 
 void PoolStore::begin_call(uint64_t far, uint64_t bytes, bool written) {
@@ -294,6 +302,7 @@ Status PoolStore::adopt_in_child(ForkTicket ticket) {
   new (&placement_.lock()) Mutex;  // another thread may have held it at the fork
   repair_.reset_in_child();
   servers_.calls().reset_in_child();
+  servers_.reset_in_child();
   client_number_ = random_u64() | 1;
   lacks_copies_ = false;
   Status adopted = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");

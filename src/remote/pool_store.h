@@ -33,7 +33,7 @@ class PoolStore final : public RemoteStore {
   void shrink(uint64_t bytes) override;
   Status claim(uint64_t far, uint64_t bytes) override;
   void unclaim(uint64_t far, uint64_t bytes) override;
-  ServerStore* call_server(unsigned i) override { return i < servers_.count() ? &servers_[i] : nullptr; }
+  ServerStore* call_server(unsigned i) override;
   uint32_t call_holders(uint64_t far, uint64_t bytes, bool written) override {
     return servers_.call_holders(far, bytes, written);
   }
@@ -67,7 +67,7 @@ class PoolStore final : public RemoteStore {
   void report_copies(const RepairStatus& status);
   void look_for_new_server();
   bool is_up(const char* address) const;
-  bool add_again(unsigned lost);
+  bool add_again(const ServerStore& lost);
   bool add_connected(Result<std::unique_ptr<ServerStore>> server);
   void refresh_servers() REQUIRES(placement_.lock());
 

@@ -81,7 +81,7 @@ void Repair::reset_in_child() {
   reported_ = 0;
   changed_.reset_in_child();
   thread_.reset_in_child();
-  for (transport::Channel*& channel : channels_) channel = nullptr;
+  for (ServerChannel& channel : channels_) channel = {};
 }
 
 void Repair::run() {
@@ -120,6 +120,7 @@ RepairStatus Repair::status() const {
 void Repair::tend() {
   LockGuard working(working_);
   look_at_servers();
+  retire_lost();
   callback_(argument_);
 }
 
@@ -133,6 +134,16 @@ void Repair::look_at_servers() {
   if ((draining | servers_.draining()) == 0) return;
   LockGuard hold(placement_.lock());
   placement_.drain(draining);
+}
+
+// Between copies, so a number changes neither its server while this thread uses it, nor while a slab is removed there.
+void Repair::retire_lost() {
+  if ((servers_.lost() & ~servers_.retired()) != 0) {
+    LockGuard hold(placement_.lock());
+    for_each(placement_.retire_lost(), [&](unsigned s) { close(s); });
+  }
+  LockGuard hold(placement_.lock());
+  servers_.delete_unused();
 }
 
 bool Repair::step() {
@@ -234,7 +245,7 @@ int Repair::read_place(unsigned server, uint64_t far) {
   ByteRange range = {far, WriteCounts::kPlaceBytes, buffer_};
   Token token;
   int r = open(server);
-  if (r == 0) r = channels_[server]->submit_read({&range, 1}, &token);
+  if (r == 0) r = channels_[server].channel->submit_read({&range, 1}, &token);
   return r < 0 ? r : wait(server, token);
 }
 
@@ -250,10 +261,10 @@ int Repair::write_place(unsigned server, uint64_t far) {
   }
   if (int r = open(server); r < 0) return r;
   Token token;
-  int r = discards > 0 ? channels_[server]->submit_discard({discarded, discards}, &token) : 0;
+  int r = discards > 0 ? channels_[server].channel->submit_discard({discarded, discards}, &token) : 0;
   if (r == 0 && discards > 0) r = wait(server, token);
   if (r < 0 || writes == 0) return r;
-  r = channels_[server]->submit_write({written, writes}, -1, &token);
+  r = channels_[server].channel->submit_write({written, writes}, -1, &token);
   return r < 0 ? r : wait(server, token);
 }
 
@@ -265,7 +276,7 @@ void Repair::remove(uint64_t slab, unsigned server) {
   Token token;
   int r = wait_until_quiet(range.far, server);
   if (r == 0) r = open(server);
-  if (r == 0) r = channels_[server]->submit_discard({&range, 1}, &token);
+  if (r == 0) r = channels_[server].channel->submit_discard({&range, 1}, &token);
   if (r == 0) r = wait(server, token);
   if (r < 0) lose(server, r);
 }
@@ -287,7 +298,7 @@ bool Repair::is_quiet(uint64_t far) const {
 
 int Repair::wait(unsigned server, Token token) {
   for (;;) {
-    int r = channels_[server]->wait(token, kPatienceNs);
+    int r = channels_[server].channel->wait(token, kPatienceNs);
     if (r != -ETIMEDOUT) return r;
     if (servers_.lost() & only(server)) return -ECONNRESET;
   }
@@ -303,15 +314,15 @@ void Repair::lose(unsigned server, int error) {
 int Repair::open(unsigned server) {
   if (servers_.lost() & only(server)) return -ECONNRESET;
   Status status;
-  if (!channels_[server]) channels_[server] = servers_[server].open_channel(&status);
-  if (channels_[server]) return 0;
+  if (!channels_[server].channel) {
+    close(server);
+    channels_[server] = servers_.open_channel(server, &status);
+  }
+  if (channels_[server].channel) return 0;
   return status.code() == EMFILE ? -EMFILE : -ECONNRESET;
 }
 
-void Repair::close(unsigned server) {
-  transport::Channel* channel = std::exchange(channels_[server], nullptr);
-  if (channel) servers_.close_channel(server, channel);
-}
+void Repair::close(unsigned server) { servers_.close_channel(server, std::exchange(channels_[server], {})); }
 
 void Repair::close_channels() {
   for (unsigned s = 0; s < kMaxServers; s++) close(s);

@@ -30,6 +30,8 @@ class Repair {
 
   // Repairs one slab. False: there was none, or no server for its copy. Without a thread, for tests.
   bool step();
+  // What is to be done between the copies of slabs. Likewise.
+  void tend();
 
   // Thread-safe.
   RepairStatus status() const;
@@ -38,8 +40,8 @@ class Repair {
   enum class Copied { kDone, kWritten, kFailed };
 
   void run();
-  void tend();
   void look_at_servers() REQUIRES(working_);
+  void retire_lost() REQUIRES(working_);
   void report();
   void note_lack_of_room(bool lacks);
   bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }
@@ -69,7 +71,7 @@ class Repair {
   ServerSet warned_of_room_ = 0;  // of servers that drain, those of which this was said
   // Progress. The places are those since the repair began, as the first one of several; 0 ns: there is none.
   std::atomic<uint64_t> repaired_{0}, began_ns_{0}, copied_places_{0}, copied_of_slab_{0};
-  transport::Channel* channels_[kMaxServers] = {};
+  ServerChannel channels_[kMaxServers];
   ServiceThread thread_;
   std::atomic<bool> stopping_{false}, pausing_{false};
   Mutex working_;  // held while a slab is repaired, and between pause() and resume()

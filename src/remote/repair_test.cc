@@ -2,6 +2,7 @@
 // tests/model/repair_model_test.cc; here its implementation is compared with a shadow copy.
 #include "remote/repair.h"
 
+#include <algorithm>
 #include <bit>
 #include <random>
 
@@ -188,20 +189,23 @@ class RepairStress : public Repairs {
     auto channel = open();
     std::mt19937_64 random(writer);
     for (uint64_t round = 1; !stop_; round++) {
-      uint64_t page = random() % (kSlabs * kPagesUsed / kWriters) * kWriters + writer;
+      uint64_t page = random() % (slabs_ * kPagesUsed / kWriters) * kWriters + writer;
       bool discards = random() % 8 == 0;
       versions_[page] = discards ? 0 : round;
       int r = discards ? discard(*channel, far_of(page), kPage) : write(*channel, far_of(page), content(page, round));
       if (r != 0) errors_++;
-      uint64_t other = random() % (kSlabs * kPagesUsed / kWriters) * kWriters + writer;
+      uint64_t other = random() % (slabs_ * kPagesUsed / kWriters) * kWriters + writer;
       FrameBytes back(kPage);
       if (read(*channel, far_of(other), &back) != 0) errors_++;
       if (back != content(other, versions_[other])) wrong_++;
       done_++;
     }
   }
+  void start_writers(unsigned count) {
+    for (unsigned w = 0; w < count; w++) writers_.emplace_back([this, w] { write_pages(w); });
+  }
   void start() {
-    for (unsigned w = 0; w < kWriters; w++) writers_.emplace_back([this, w] { write_pages(w); });
+    start_writers(kWriters);
     store_->start_threads();
   }
   void stop() {
@@ -217,13 +221,19 @@ class RepairStress : public Repairs {
     EXPECT_EQ(store_->servers().degraded(), 0u);
   }
   void check_copies() {
-    for (uint64_t page = 0; page < kSlabs * kPagesUsed; page++) {
+    for (uint64_t page = 0; page < slabs_ * kPagesUsed; page++) {
       FrameBytes right = content(page, versions_[page]);
       for_each(living(far_of(page) / kSlabBytes),
-               [&](unsigned s) { EXPECT_TRUE(has(s, far_of(page), right)) << page; });
+               [&](unsigned s) { EXPECT_TRUE(server(s).has(far_of(page), right)) << page; });
     }
   }
+  // The one that has the number now.
+  FakeServer& server(unsigned number) {
+    auto is = [&](auto& server) { return server->address() == store_->servers()[number].address(); };
+    return **std::find_if(servers_.begin(), servers_.end(), is);
+  }
 
+  uint64_t slabs_ = kSlabs;  // that are used
   uint64_t versions_[kSlabs * kPagesUsed] = {};
   std::vector<std::thread> writers_;
   std::atomic<bool> stop_{false};
@@ -293,7 +303,7 @@ class Drains : public RepairStress {
     list(servers);
     Status s = try_connect(controller_.address(), replicas);
     ASSERT_TRUE(s.ok()) << s.text();
-    ASSERT_TRUE(store_->claim(0, kSlabs * kSlabBytes).ok());
+    ASSERT_TRUE(store_->claim(0, slabs_ * kSlabBytes).ok());
   }
   void list(size_t servers) {
     std::vector<std::pair<std::string, wire::ServerState>> all;
@@ -384,6 +394,86 @@ TEST_F(Drains, AreCancelled) {
   stop();
   EXPECT_EQ(store_->servers().degraded(), 0u);
   check_copies();
+}
+
+// More servers come and go than a process knows numbers.
+class Numbers : public Drains {
+ protected:
+  static constexpr unsigned kRounds = 3 * kMaxServers / 2;
+
+  // As the thread of the repair.
+  template <typename Condition>
+  void tend_until(Condition holds) {
+    EXPECT_TRUE(eventually([&] {
+      store_->repair().tend();
+      repair_all();
+      return holds();
+    }));
+  }
+  void fork() {
+    auto ticket = store_->prepare_fork();
+    ASSERT_TRUE(ticket.ok());
+    store_->forked_in_parent(*ticket);
+  }
+  void begin(unsigned replicas) {
+    slabs_ = 1;
+    serve({8, 8, 8}, true);
+    connect_pool(replicas, 3);
+    idle_ = open();
+    touch();
+    start_writers(1);
+  }
+  // With the channel of a thread that has been idle.
+  void touch() {
+    FrameBytes data = numbered(kPage), back(kPage);
+    EXPECT_EQ(write(*idle_, kSlabBytes - kPage, data), 0);
+    EXPECT_EQ(read(*idle_, kSlabBytes - kPage, &back), 0);
+    EXPECT_EQ(back, data);
+  }
+  void end() {
+    touch();
+    stop();
+    EXPECT_EQ(store_->servers().degraded(), 0u);
+    check_copies();
+  }
+
+  std::unique_ptr<Channel> idle_;
+};
+
+TEST_F(Numbers, AreThoseOfServersThatReturn) {
+  begin(1);
+  for (unsigned round = 0; round < kRounds; round++) {
+    auto server = static_cast<unsigned>(std::countr_zero(living(0)));
+    drain(server, 3);
+    tend_until([&] { return has_left(server); });
+    if (round % 8 == 0) fork();
+    drained_ = 0;
+    list(3);
+    servers_[server]->drain(false);
+    tend_until([&] { return (store_->servers().retired() & only(server)) != 0; });
+    EXPECT_TRUE(store_->grow(0).ok());
+    ASSERT_EQ(store_->servers().usable(), 7u);
+  }
+  EXPECT_EQ(store_->servers().count(), 3u);
+  EXPECT_EQ(store_->servers().states().reused, kRounds);
+  end();
+}
+
+TEST_F(Numbers, ArePassedOnFromServersThatEnd) {
+  begin(2);
+  for (unsigned round = 0; round < kRounds; round++) {
+    server(static_cast<unsigned>(std::countr_zero(living(0)))).stop();
+    tend_until([&] { return std::popcount(store_->servers().usable()) == 2; });
+    servers_.push_back(std::make_unique<FakeServer>(8, true));
+    controller_.set({{servers_.back()->address(), wire::ServerState::kUp}});
+    EXPECT_TRUE(store_->grow(0).ok());
+    ASSERT_EQ(std::popcount(store_->servers().usable()), 3);
+    tend_until([&] { return store_->servers().degraded() == 0; });
+    if (round % 8 == 0) fork();
+  }
+  EXPECT_EQ(store_->servers().count(), kMaxServers);
+  EXPECT_EQ(store_->servers().states().reused, kRounds + 3 - kMaxServers);
+  end();
 }
 
 }  // namespace

@@ -55,6 +55,9 @@ class ServerStore final : public RemoteStore {
   // Ends all connections, so that the server can free the region. The store must not be used any more; where threads
   // still do, they get -ECONNRESET.
   void leave();
+  // Where no thread uses the store any more.
+  void close_all() { fds_.close_all_but(-1); }
+  bool shares_fds() const { return shares_fds_; }
 
   // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();

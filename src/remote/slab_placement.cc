@@ -31,6 +31,23 @@ void SlabPlacement::drain(ServerSet servers) {
   });
 }
 
+ServerSet SlabPlacement::retire_lost() {
+  ServerSet lost = servers_.lost() & ~servers_.retired(), named = 0;
+  SlabTable& table = servers_.table();
+  for (uint64_t slab = 0; slab < table.end(); slab++) {
+    ServerSet holders = table.holders(slab), left = holders & ~lost;
+    if (left != 0 && left != holders) table.place(slab, left);
+    named |= table.holders(slab);
+  }
+  lost = servers_.retire(lost & ~named);
+  closed_ &= ~lost;
+  for_each(lost, [&](unsigned s) {
+    lock_.assert_held();
+    spare_[s] = 0;
+  });
+  return lost;
+}
+
 bool SlabPlacement::has_slab(unsigned server) const {
   const SlabTable& table = servers_.table();
   for (uint64_t slab = 0; slab < table.end(); slab++) {

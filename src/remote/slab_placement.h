@@ -29,6 +29,9 @@ class SlabPlacement {
   // Nor do these, and the slabs that they have are to be moved to others. Those of them that are empty are left, where
   // others stay.
   void drain(ServerSet servers) REQUIRES(lock_);
+  // Lost servers are no holders any more of slabs that others hold. Those that no slab names have no number from now
+  // on, and are returned. No slab is being repaired meanwhile.
+  ServerSet retire_lost() REQUIRES(lock_);
   // Chooses a slab with too few copies, from *next on, and a server for one more, which gets the slab's writes from now
   // on. False: there is none. One slab is repaired at a time, and keeps its servers meanwhile.
   bool begin_repair(uint64_t* next, SlabRepair* repair) REQUIRES(lock_);

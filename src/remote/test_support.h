@@ -39,17 +39,16 @@ class FakeEndpoint {
     }
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&e.address), e.length), 0);
     EXPECT_EQ(::listen(socket_.get(), 64), 0);
+    if (!tcp) return;
+    sockaddr_in address = {};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port_ = ntohs(address.sin_port);
   }
   virtual ~FakeEndpoint() { EXPECT_FALSE(acceptor_.joinable()) << "stop() first"; }
 
   // "host:port" or the path.
-  std::string place() const {
-    if (!tcp_) return path_;
-    sockaddr_in address = {};
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
+  std::string place() const { return tcp_ ? "127.0.0.1:" + std::to_string(port_) : path_; }
   std::atomic<int> open_connections{0};
   // Closes everything; connections are refused from then on.
   void stop() {
@@ -115,6 +114,7 @@ class FakeEndpoint {
   }
   transport::Fd socket_;
   std::string path_;
+  uint16_t port_ = 0;
   std::thread acceptor_;
   std::mutex lock_;  // guards the members below
   std::vector<transport::Fd> connections_;

@@ -25,7 +25,7 @@ bool RepairModel::step(State& s, unsigned actor, const char** wrong) const {
     for (unsigned i = 0; i < kWriters; i++) s.stored[kNew][i] = s.copy[i];
     return true;
   }
-  return lose(s, actor - kLose);
+  return actor == kReuse ? reuse(s) : lose(s, actor - kLose);
 }
 
 // PoolChannel: submit_write, and what follows until the result is known.
@@ -34,6 +34,7 @@ bool RepairModel::step_writer(State& s, unsigned i, const char** wrong) const {
   auto load = [&] {
     bool joins = !is_broken(BrokenRepair::kJoinsTooLate);
     w.targets = static_cast<uint8_t>((s.holders | (joins ? s.joining : 0)) & ~s.lost);
+    w.seen_reused = s.reused;
   };
   switch (w.pc) {
     case Write::kCount:
@@ -45,8 +46,15 @@ bool RepairModel::step_writer(State& s, unsigned i, const char** wrong) const {
     case Write::kLoad:
       if (is_broken(BrokenRepair::kLoadsBefore)) s.begun++;
       else load();
-      w.pc = Write::kSend;
+      w.pc = scenario_.reuses ? Write::kOpen : Write::kSend;
       return true;
+    case Write::kOpen: {
+      bool changed = s.reused != w.seen_reused && !is_broken(BrokenRepair::kTrustsNumbers);
+      w.pc = changed ? Write::kLoad : Write::kSend;
+      w.targets = static_cast<uint8_t>(changed ? 0 : w.targets & ~s.lost);
+      w.seen_reused = 0;
+      return true;
+    }
     case Write::kSend:
       w.value++;
       w.acknowledged = 0;
@@ -227,16 +235,36 @@ bool RepairModel::lose(State& s, unsigned server) const {
   if (!exists || s.losses == scenario_.losses || (s.lost & bit(server))) return false;
   s.losses++;
   s.lost |= bit(server);
-  for (Writer& w : s.writers) w.sent = static_cast<uint8_t>(w.sent & ~bit(server));
+  for (Writer& w : s.writers) {
+    w.sent = static_cast<uint8_t>(w.sent & ~bit(server));
+    if (w.pc == Write::kSend) w.targets = static_cast<uint8_t>(w.targets & ~bit(server));  // its channel is opened
+  }
   if (server == kNew) s.copy_sent = 0;
   for (uint8_t& value : s.stored[server]) value = 0;
+  return true;
+}
+
+// SlabPlacement::retire_lost, PoolServers::add: number 0 is lost, and others hold the slab.
+bool RepairModel::reuse(State& s) const {
+  bool is_repaired = s.repair == Repair::kJoin || s.repair == Repair::kDone;
+  if (!scenario_.reuses || s.reused || !(s.lost & bit(0)) || !is_repaired) return false;
+  if ((s.holders & bit(0)) && !is_broken(BrokenRepair::kReusesTooEarly)) {
+    auto others = static_cast<uint8_t>(s.holders & ~s.lost);
+    if (others == 0) return false;
+    s.holders = others;
+    s.version++;
+    return true;
+  }
+  s.lost = static_cast<uint8_t>(s.lost & ~bit(0));
+  s.reused = 1;
   return true;
 }
 
 // A holder that is not lost has every write that has ended, and a server that was emptied has nothing.
 const char* RepairModel::check(const State& s) const {
   bool is_empty = s.stored[0][0] == 0 && s.stored[0][1] == 0;
-  if (s.emptied && !(s.holders & bit(0)) && !is_empty) return "a server that was emptied has data";
+  bool must_be_empty = s.emptied || s.reused;
+  if (must_be_empty && !(s.holders & bit(0)) && !is_empty) return "a server that holds nothing has data";
   for (unsigned server = 0; server < kServers; server++) {
     if (!(s.holders & ~s.lost & bit(server))) continue;
     for (unsigned i = 0; i < kWriters; i++) {

@@ -4,7 +4,7 @@
 // The slab has two pages, and each writer writes one of them several times; no page has two writes in flight, as in the
 // pager. After each write its writer reads the page. Servers 0 and 1 may be holders at the start; server 2 is the one
 // that gets the new copy. Where server 0 drains, the new copy takes its place, and it is emptied. Servers are lost at
-// any time.
+// any time. Where numbers are reused, another server, which is empty, gets number 0 when no slab names it any more.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,6 +24,8 @@ enum class BrokenRepair {
   kEmptiesTooEarly,  // the server that drains is emptied while it is a holder
   kEmptiesAtOnce,    // it is emptied while writes that began before are in flight
   kKeepsOldReads,    // a read counts though the servers of the slab have changed since it was sent
+  kTrustsNumbers,    // a write goes to the server that has a number when its channel is opened
+  kReusesTooEarly,   // the number is reused while the slab names it
 };
 
 struct RepairScenario {
@@ -31,6 +33,7 @@ struct RepairScenario {
   unsigned writes = 1;  // of each page
   unsigned losses = 0;  // of servers, at most
   bool drains = false;  // server 0, which is a holder
+  bool reuses = false;  // its number, if it is lost
   BrokenRepair broken = BrokenRepair::kNothing;
 };
 
@@ -38,12 +41,12 @@ class RepairModel {
  public:
   static constexpr unsigned kWriters = 2, kServers = 3, kNew = 2;
   // Steps of the writers; the delivery of a writer's message to a server; a writer's read from a server; the repair;
-  // its message to the new server; the loss of a server.
+  // its message to the new server; the loss of a server; the reuse of a number.
   static constexpr unsigned kDeliver = kWriters, kRead = kDeliver + kWriters * kServers,
                             kRepair = kRead + kWriters * kServers, kDeliverCopy = kRepair + 1, kLose = kDeliverCopy + 1,
-                            kActors = kLose + kServers;
+                            kReuse = kLose + kServers, kActors = kReuse + 1;
 
-  enum class Write : uint8_t { kCount, kLoad, kSend, kWait, kEnd, kRead, kReading, kCheck, kDone };
+  enum class Write : uint8_t { kCount, kLoad, kOpen, kSend, kWait, kEnd, kRead, kReading, kCheck, kDone };
   enum class Repair : uint8_t {
     kJoin,
     kEnded,
@@ -65,6 +68,7 @@ class RepairModel {
     uint8_t targets = 0, sent = 0, acknowledged = 0;  // sets of servers; sent: the message is on its way
     uint8_t ended = 0;                                // counted as ended
     uint8_t from = 0, got = 0, seen_version = 0;      // of a read: the server and its reply
+    uint8_t seen_reused = 0;
   };
   struct State {
     Writer writers[kWriters];
@@ -73,6 +77,7 @@ class RepairModel {
     uint8_t begun = 0, ended = 0;
     Repair repair = Repair::kJoin;
     uint8_t seen_ended = 0, seen_begun = 0, copy[kWriters] = {}, copy_sent = 0;
+    uint8_t reused = 0;         // number 0
     uint8_t emptied = 0;        // server 0
     uint8_t program_ended = 0;  // since no holder was left
   };
@@ -98,6 +103,7 @@ class RepairModel {
   void publish(State& s) const;
   bool step_emptying(State& s) const;
   bool lose(State& s, unsigned server) const;
+  bool reuse(State& s) const;
 
   RepairScenario scenario_;
 };
