@@ -224,7 +224,9 @@ void ReconnectingChannel::reconnect() {
   int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
   checked_ns_ = now_ns();  // the time of connecting counts
   bool damaged = fd == -EBADMSG && ++damaged_ <= kMaxDamaged;
-  if (fd < 0 && !is_transient(fd) && !damaged)
+  // The server had accepted the token: who answers now is another host, as after a change of routes.
+  bool other_host = (fd == -EKEYREJECTED || fd == -EACCES) && silence + pause_ns_ < retry_.limit_ns;
+  if (fd < 0 && !is_transient(fd) && !damaged && !other_host)
     return give_up(fd, silence, fd == -ECONNREFUSED ? nullptr : status.text());
   // The pause grows also when the connection succeeds, for servers that accept it and then close it.
   next_try_ns_ = checked_ns_ + spread_pause(pause_ns_);

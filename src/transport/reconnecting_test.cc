@@ -84,6 +84,50 @@ TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
   EXPECT_EQ(server.accepted(), 2);
 }
 
+// As after a change of routes, which may be changed back.
+TEST_F(DialServer, AnotherHostThatAnswersIsNotTheEnd) {
+  auto reject = [](int fd) {
+    read_proof(fd);
+    send_bytes(fd, error_frame(1, EACCES, "wrong token"));
+  };
+  auto ask = [](int fd) {
+    greet(fd);
+    Request r;
+    receive_request(fd, &r);
+    return r;
+  };
+  Listener server({[&](int fd) { ask(fd); }, reject, reject,
+                   [&](int fd) {
+                     Request r = ask(fd);
+                     send_bytes(fd, reply_frame(wire::Op::kRead, r.header.request, numbered(8)));
+                   }});
+  FailureReport failures(nullptr);
+  Dialer dialer = dialer_to(server.endpoint());
+  dialer.failures = &failures;
+  FrameBytes back(8);
+  ByteRange read = {0, 8, back.data()};
+  Token token;
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(back, numbered(8));
+  channel.reset();
+  server.stop();
+  EXPECT_EQ(server.accepted(), 4);
+
+  Listener changed({[&](int fd) { ask(fd); }, reject});
+  dialer = dialer_to(changed.endpoint());
+  dialer.failures = &failures;
+  channel = ReconnectingChannel::open(dialer, kShort, &status_);
+  ASSERT_TRUE(channel) << status_.text();
+  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
+  EXPECT_NE(std::string(failures.reason().text()).find("rejected the token"), std::string::npos)
+      << failures.reason().text();
+  EXPECT_GT(changed.accepted(), 2);
+}
+
 // A connection that is replaced is reset, however it failed. Its end in good order would free the region.
 TEST_F(DialServer, AReplacedConnectionIsReset) {
   std::atomic<ssize_t> after_damage{1}, at_end{1};
