@@ -12,6 +12,7 @@
 #include "measure/fault_costs.h"
 #include "measure/process.h"
 #include "measure/statistics.h"
+#include "pager/pages/budget.h"
 #include "report/format.h"
 #include "report/machine.h"
 
@@ -100,11 +101,17 @@ class PlanRun {
     return {};
   }
 
+  std::string local_of(unsigned share) const {
+    if (settings_.heap_bytes == 0) return fmt::format("{}%", share);
+    return fmt::format("{:.0f}",
+                       std::max(pager::Budget::kMinPages * kPageSize * 1.0, share / 100.0 * settings_.heap_bytes));
+  }
+
   Status run_over_far_memory(unsigned share) {
     progress_.step(fmt::format("{}% near", share));
     std::string file = directory_->file("stats.json");
-    std::vector<std::string> words = {
-        farside_, "run", "--quiet", "--local", fmt::format("{}%", share), "--stats=json:" + file, "--"};
+    std::vector<std::string> words = {farside_, "run", "--quiet", "--local", local_of(share), "--stats=json:" + file,
+                                      "--"};
     words.insert(words.end(), program_.begin(), program_.end());
     Result<CapturedRun> done = run_captured(words, hold_, {.keep_output = false});
     if (!done.ok()) return done.status();

@@ -10,6 +10,7 @@ namespace farside::plan {
 
 struct PlanSettings {
   std::vector<unsigned> shares;   // percent of the heap that may be near
+  double heap_bytes = 0;          // of this heap; 0: of its largest size so far
   std::vector<double> latencies;  // of other links, in us
   unsigned repetitions = 1;
   double slowdown = 0.1;  // accepted slowdown compared with native; 0.1: 10 %

@@ -94,7 +94,9 @@ Result<nlohmann::json> make_plan(const PlanArguments& a, const cli::RunSettings&
   auto document =
       a.predicted ? predict_plan(a.predict, run, path, program) : plan_one_run(a.one_run, run, path, program);
   if (!document.ok() || !a.checked) return document;
-  auto measured = measure_plan(a.settings, run, path, program);
+  PlanSettings measuring = a.settings;
+  measuring.heap_bytes = document->value("heap_bytes", 0.0);
+  auto measured = measure_plan(measuring, run, path, program);
   if (!measured.ok()) return measured.status();
   if (a.predicted) add_check(*measured, &*document);
   else check_one_run(*measured, &*document);
