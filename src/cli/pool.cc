@@ -55,7 +55,8 @@ std::string to_text(const wire::PoolCopies& copies) {
                         ? "some of them need a server with free memory"
                         : fmt::format("complete in about {} s", copies.left_ms / 1000 + 1);
   return fmt::format(
-      "{} slabs of {} clients have fewer copies than --replicas on servers that stay, {} copies were made; {}\n",
+      "{} slabs of {} clients have fewer copies than --replicas on servers that stay, or several in one zone, {} "
+      "copies were made; {}\n",
       copies.degraded, copies.clients, copies.repaired, end);
 }
 
@@ -65,6 +66,7 @@ json to_json(std::span<const wire::ServerEntry> servers) {
     const wire::ServerReport& r = server.report;
     rows.push_back({{"address", r.address},
                     {"state", wire::name_of(server.state)},
+                    {"zone", r.zone},
                     {"lent_bytes", r.lent},
                     {"reserved_bytes", r.reserved},
                     {"stored_bytes", r.stored},
@@ -76,18 +78,18 @@ json to_json(std::span<const wire::ServerEntry> servers) {
 
 std::string to_text(std::span<const wire::ServerEntry> servers) {
   if (servers.empty()) return "no server has joined; start one with farside serve --pool\n";
-  std::vector<std::vector<std::string>> rows = {{"server", "state", "lent", "reserved", "stored", "clients"}};
+  std::vector<std::vector<std::string>> rows = {{"server", "state", "zone", "lent", "reserved", "stored", "clients"}};
   wire::ServerReport all = {};
   for (const wire::ServerEntry& server : servers) {
     const wire::ServerReport& r = server.report;
-    rows.push_back({r.address, wire::name_of(server.state), format_size(r.lent), format_size(r.reserved),
+    rows.push_back({r.address, wire::name_of(server.state), r.zone, format_size(r.lent), format_size(r.reserved),
                     format_size(r.stored), std::to_string(r.clients)});
     all.lent += r.lent;
     all.reserved += r.reserved;
     all.stored += r.stored;
     all.clients += r.clients;
   }
-  rows.push_back({"all", "", format_size(all.lent), format_size(all.reserved), format_size(all.stored),
+  rows.push_back({"all", "", "", format_size(all.lent), format_size(all.reserved), format_size(all.stored),
                   std::to_string(all.clients)});
   return format_table(rows);
 }

@@ -120,9 +120,20 @@ Status set_ucx(const std::string& transports, server::ServerConfig* config) {
   return {};
 }
 
+Status check_zone(const ServeArguments& arguments) {
+  const std::string& zone = arguments.zone;
+  if (!zone.empty() && arguments.pool.empty())
+    return Status::error(EINVAL, "--zone is for a server of a pool; add --pool");
+  bool printable = std::ranges::all_of(zone, [](char c) { return c > ' ' && c < 127; });
+  if (printable && zone.size() < wire::kZoneBytes) return {};
+  return Status::error(EINVAL, "--zone '{}': not 1 to {} printable characters without spaces", zone,
+                       wire::kZoneBytes - 1);
+}
+
 Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   Status listen = check_listen(arguments);
   if (!listen.ok()) return listen;
+  if (Status zone = check_zone(arguments); !zone.ok()) return zone;
   server::ServerConfig config;
   if (arguments.memory.empty() && !arguments.controller)
     return Status::error(EINVAL, "no memory to lend; give --memory SIZE, or --controller to run a pool's controller");
@@ -201,7 +212,8 @@ Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& argume
   if (Status opened = controller->open(arguments.pool, arguments.tls); !opened.ok()) return opened;
   return std::make_unique<server::Reporter>(
       controller->endpoint(), *secret_for_reports(tokens), *address,
-      [&server](wire::ServerReport* report) {
+      [&server, zone = arguments.zone](wire::ServerReport* report) {
+        zone.copy(report->zone, sizeof report->zone - 1);
         server::ServerStats stats = server.stats();
         report->lent = stats.capacity_bytes;
         report->reserved = stats.reserved_bytes;

@@ -112,6 +112,10 @@ void add_pool_options(Command& command, ServeArguments* to) {
       .add_option("--address", &to->address,
                   "address at which a pool's clients reach this server (default: as --listen)")
       .value("ADDRESS");
+  command
+      .add_option("--zone", &to->zone,
+                  "what fails as one, as a rack; a pool's clients place no two copies of a slab in one zone")
+      .value("LABEL");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ inline constexpr double kGraceSeconds = 30;
 inline constexpr double kOffloadSeconds = 20, kOffloadCpuSeconds = 10;  // of one call
 
 struct ServeArguments {
-  std::string memory, overflow, listen, unix_path, quota, metrics, pool, address;
+  std::string memory, overflow, listen, unix_path, quota, metrics, pool, address, zone;
   TokenFiles tokens;
   std::string log = "info", log_format = "text", compress = "off";
   unsigned workers = 1;

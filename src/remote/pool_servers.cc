@@ -45,17 +45,16 @@ uint64_t PoolServers::wait_of_next(const char* address) const {
 }
 
 // A reused number counts as lost until the server is complete.
-void PoolServers::add(std::unique_ptr<ServerStore> server) {
+void PoolServers::add(std::unique_ptr<ServerStore> server, std::string_view zone) {
   unsigned s = number_for(server->address());
   if (server->mapped()) mapped_.fetch_or(only(s));
   else mapped_.fetch_and(~only(s));
   uint64_t wait = wait_of_next(server->address());
-  auto* m = new PoolMember(std::move(server), now_ns(), wait);
+  auto* m = new PoolMember(std::move(server), zone, now_ns(), wait);
   PoolMember* before = members_[s].exchange(m);
-  if (!before) {
-    count_.fetch_add(1, std::memory_order_release);
-    return;
-  }
+  if (!before) count_.fetch_add(1, std::memory_order_release);
+  note_zone(s);
+  if (!before) return;
   before->next = replaced_.load();
   replaced_.store(before);
   retired_.fetch_and(~only(s));
@@ -126,9 +125,34 @@ bool PoolServers::may_return(unsigned server, uint64_t now) const {
   return !was_added_again && now > m->retry_ns && has_number(m->store->address());
 }
 
+// Sets those of the other servers, too.
+void PoolServers::note_zone(unsigned server) {
+  const char* zone = member(server)->zone;
+  ServerSet same = 0;
+  for_each(all(), [&](unsigned s) {
+    bool is_same = s == server || (zone[0] != 0 && strcmp(member(s)->zone, zone) == 0);
+    if (is_same) same |= only(s), same_zone_[s].fetch_or(only(server));
+    else same_zone_[s].fetch_and(~only(server));
+  });
+  same_zone_[server].store(same);
+}
+
+ServerSet PoolServers::in_zones_of(ServerSet servers) const {
+  ServerSet all = 0;
+  for_each(servers, [&](unsigned s) { all |= same_zone_[s].load(std::memory_order_relaxed); });
+  return all;
+}
+
+unsigned PoolServers::zones(ServerSet servers) const {
+  unsigned count = 0;
+  for (; servers != 0; count++) servers &= ~in_zones_of(servers & -servers);
+  return count;
+}
+
 bool PoolServers::is_degraded(uint64_t slab) const {
-  ServerSet holders = table_.holders(slab);
-  return holders != 0 && static_cast<unsigned>(std::popcount(holders & staying())) < replicas_;
+  ServerSet holders = table_.holders(slab), stay = staying(), good = holders & stay;
+  if (holders == 0) return false;
+  return static_cast<unsigned>(std::popcount(good)) < replicas_ || zones(good) < std::min(replicas_, zones(stay));
 }
 
 uint64_t PoolServers::degraded() const {

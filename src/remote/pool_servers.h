@@ -15,9 +15,12 @@ namespace farside::remote {
 // A server with a number of the pool. It lives as long as it has that number or a channel, and until the thread of the
 // repair deletes it.
 struct PoolMember : NearObject {
-  PoolMember(std::unique_ptr<ServerStore> server, uint64_t now, uint64_t wait)
-      : store(std::move(server)), added_ns(now), wait_ns(wait) {}
+  PoolMember(std::unique_ptr<ServerStore> server, std::string_view zone_name, uint64_t now, uint64_t wait)
+      : store(std::move(server)), added_ns(now), wait_ns(wait) {
+    zone_name.copy(zone, sizeof zone - 1);
+  }
   const std::unique_ptr<ServerStore> store;
+  char zone[wire::kZoneBytes] = {};  // "": none
   const uint64_t added_ns;
   const uint64_t wait_ns;                  // from a loss until the server is looked for
   std::atomic<uint64_t> retry_ns{0};       // when it is looked for, once it is lost
@@ -57,7 +60,7 @@ class PoolServers {
 
   // Whether a server with this address can be added.
   bool has_number(const char* address) const { return number_for(address) != kMaxServers; }
-  void add(std::unique_ptr<ServerStore> server);
+  void add(std::unique_ptr<ServerStore> server, std::string_view zone = {});
   // Numbers of lost servers that no slab names are free for others from now on. Those are returned. The others stay:
   // their mapping or descriptors may be in use elsewhere.
   ServerSet retire(ServerSet lost);
@@ -98,6 +101,9 @@ class PoolServers {
     PoolMember* m = member(lost);
     m->retry_ns.store(now + m->wait_ns, std::memory_order_relaxed);
   }
+  // All servers in the zones of these, which are included. A server without a zone is alone in its own.
+  ServerSet in_zones_of(ServerSet servers) const;
+  unsigned zones(ServerSet servers) const;
   // Whether there is or was a server with this address that was not left.
   bool knows(const char* address) const;
   bool owns_fd(int fd) const;
@@ -109,7 +115,8 @@ class PoolServers {
   WriteCounts& calls() { return calls_; }
   // Whether slabs are copied, in place of lost copies or away from servers that drain: then writes are counted.
   bool repairs() const { return replicas_ > 1 || may_grow_; }
-  // Slabs with fewer copies on servers that stay than there should be, those without any included.
+  // Slabs with fewer copies on servers that stay than there should be, those without any included; or with copies in
+  // fewer zones than there could be.
   uint64_t degraded() const;
   bool is_degraded(uint64_t slab) const;
   // See RemoteStore::call_holders().
@@ -150,6 +157,7 @@ class PoolServers {
   PoolMember* member(unsigned i) const { return members_[i].load(std::memory_order_seq_cst); }
   unsigned number_for(const char* address) const;
   uint64_t wait_of_next(const char* address) const;
+  void note_zone(unsigned server);
   bool mark_lost(unsigned server, const PoolMember* m);
 
   const uint64_t region_bytes_;
@@ -161,6 +169,7 @@ class PoolServers {
   std::atomic<PoolMember*> members_[kMaxServers] = {};  // the first count_ are set
   std::atomic<PoolMember*> replaced_{nullptr};          // have no number any more
   PoolMember* closed_ = nullptr;  // of these, those without channels and descriptors; not in that list
+  std::atomic<ServerSet> same_zone_[kMaxServers] = {};  // as this one, which is included
   std::atomic<unsigned> count_{0};
   std::atomic<ServerStates> states_{ServerStates{}};
   std::atomic<ServerSet> draining_{0}, left_{0}, retired_{0};

@@ -22,10 +22,12 @@ constexpr uint64_t kReportEveryNs = 1'000'000'000;
 constexpr uint64_t kLookTimeoutNs = 400'000'000;
 
 struct ServerList : NearObject, wire::ServersReply {  // too large for small stacks
-  bool has_up(const char* address) const {
-    return std::any_of(servers, servers + count, [&](const wire::ServerEntry& entry) {
+  // Null: it is not listed, or not up.
+  const wire::ServerReport* find_up(const char* address) const {
+    const wire::ServerEntry* found = std::find_if(servers, servers + count, [&](const wire::ServerEntry& entry) {
       return entry.state == wire::ServerState::kUp && strcmp(entry.report.address, address) == 0;
     });
+    return found == servers + count ? nullptr : &found->report;
   }
 };
 
@@ -80,7 +82,7 @@ Status PoolStore::add_from_controller() {
     if (entry.state != wire::ServerState::kUp) continue;
     const char* address = entry.report.address;
     if (!servers_.knows(address) && servers_.has_number(address)) {
-      if (Status s = add_server(address); !s.ok()) added = s;
+      if (Status s = add_server(address, entry.report.zone); !s.ok()) added = s;
     }
     up |= servers_.find(address);
   }
@@ -110,7 +112,7 @@ PoolStore::PoolStore(const StoreConfig& config)
 
 PoolStore::~PoolStore() = default;
 
-Status PoolStore::add_server(std::string_view address) {
+Status PoolStore::add_server(std::string_view address, std::string_view zone) {
   Address parsed;
   if (Status s = parse(address, &parsed); !s.ok()) return s;
   if (parsed.is_file())
@@ -124,7 +126,7 @@ Status PoolStore::add_server(std::string_view address) {
     return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
   auto server = connect_server(parsed, transport::kDialTimeoutNs);
   if (!server.ok()) return server.status();
-  servers_.add(std::move(*server));
+  servers_.add(std::move(*server), zone);
   return {};
 }
 
@@ -168,25 +170,30 @@ void PoolStore::look_for_servers() {
   if (!add_again(servers_[server])) servers_.delay_return(server, now_ns());
 }
 
-// Whether it is worth trying: in a pool, where the controller lists it as up.
-bool PoolStore::is_up(const char* address) const {
+// Whether it is worth trying: in a pool, where the controller lists it as up, and its zone.
+bool PoolStore::is_up(const char* address, char* zone) const {
   if (!controller_.is_pool) return true;
   std::unique_ptr<ServerList> list(new ServerList);
-  return list_servers(controller_.endpoint, token_, list.get(), kLookTimeoutNs).ok() && list->has_up(address);
+  if (!list_servers(controller_.endpoint, token_, list.get(), kLookTimeoutNs).ok()) return false;
+  const wire::ServerReport* found = list->find_up(address);
+  if (found) strcpy(zone, found->zone);
+  return found != nullptr;
 }
 
 bool PoolStore::add_again(const ServerStore& lost) {
-  if (!is_up(lost.address()) || !add_connected(connect_server(lost.parsed_address(), kLookTimeoutNs))) return false;
+  char zone[wire::kZoneBytes] = {};
+  if (!is_up(lost.address(), zone)) return false;
+  if (!add_connected(connect_server(lost.parsed_address(), kLookTimeoutNs), zone)) return false;
   log(LogLevel::kWarning, "memory server {} is used again, from empty", lost.address());
   return true;
 }
 
 // Another thread that reserves memory may have added it meanwhile.
-bool PoolStore::add_connected(Result<std::unique_ptr<ServerStore>> server) {
+bool PoolStore::add_connected(Result<std::unique_ptr<ServerStore>> server, std::string_view zone) {
   if (!server.ok()) return false;
   LockGuard hold(placement_.lock());
   if (servers_.find((*server)->address()) != 0 || !servers_.has_number((*server)->address())) return false;
-  servers_.add(std::move(*server));
+  servers_.add(std::move(*server), zone);
   return true;
 }
 
@@ -201,7 +208,7 @@ void PoolStore::look_for_new_server() {
     if (entry.state != wire::ServerState::kUp || servers_.knows(address) || !servers_.has_number(address)) continue;
     Address parsed;
     if (!parse(address, &parsed, HostNames::kRefused).ok()) continue;
-    add_connected(connect_server(parsed, kLookTimeoutNs));
+    add_connected(connect_server(parsed, kLookTimeoutNs), entry.report.zone);
     return;
   }
 }

@@ -61,14 +61,14 @@ class PoolStore final : public RemoteStore {
   explicit PoolStore(const StoreConfig& config);
   Status add_listed(bool all_needed);
   Status add_from_controller() REQUIRES(placement_.lock());
-  Status add_server(std::string_view address);
+  Status add_server(std::string_view address, std::string_view zone = {});
   Status parse(std::string_view address, Address* out, HostNames names = HostNames::kResolved) const;
   Result<std::unique_ptr<ServerStore>> connect_server(const Address& address, uint64_t timeout_ns);
   void report_copies(const RepairStatus& status);
   void look_for_new_server();
-  bool is_up(const char* address) const;
+  bool is_up(const char* address, char* zone) const;
   bool add_again(const ServerStore& lost);
-  bool add_connected(Result<std::unique_ptr<ServerStore>> server);
+  bool add_connected(Result<std::unique_ptr<ServerStore>> server, std::string_view zone);
   void refresh_servers() REQUIRES(placement_.lock());
 
   char address_[1024];  // as configured

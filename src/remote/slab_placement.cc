@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -73,8 +74,11 @@ void SlabPlacement::close_to_new_slabs(ServerSet servers) {
 Status SlabPlacement::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
   Status refused = Status::error(
-      ENOMEM, "the memory servers are full: {} more, in slabs of 16 MiB, require {} servers with free memory",
-      format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()));
+      ENOMEM, "the memory servers are full: {} more, in slabs of 16 MiB, require {} servers with free memory{}",
+      format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()),
+      servers_.replicas() > 1 && servers_.zones(open()) < static_cast<unsigned>(std::popcount(open()))
+          ? " in different zones"
+          : "");
   for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
     Slabs room, taken = {};
     read_room(room);
@@ -104,21 +108,37 @@ void SlabPlacement::read_room(Slabs room) {
   });
 }
 
-// Chooses the servers of one slab: those with the most room, as many as there are replicas, or all that are left. 0
-// when one of them has no room.
+// Chooses the servers of one slab: as many as there are replicas, or all that are left, in different zones as far as
+// there are so many, and of these the ones with the most room. 0 when one of them has no room.
 ServerSet SlabPlacement::take_most(Slabs room) const {
   ServerSet from = open(), chosen = 0;
   auto copies = std::min<unsigned>(servers_.replicas(), static_cast<unsigned>(std::popcount(from)));
   for (unsigned i = 0; i < copies; i++) {
-    unsigned best = kMaxServers;
-    for_each(from & ~chosen, [&](unsigned s) {
-      if (best == kMaxServers || room[s] > room[best]) best = s;
-    });
-    if (room[best] == 0) return 0;
+    ServerSet apart = from & ~servers_.in_zones_of(chosen);
+    unsigned best = roomiest(apart != 0 ? apart : from & ~chosen, room);
+    if (best == kMaxServers) return 0;
     chosen |= only(best);
   }
   for_each(chosen, [&](unsigned s) { room[s]--; });
   return chosen;
+}
+
+// With several copies, the room of zones comes first: each copy needs another one. kMaxServers: none has room.
+unsigned SlabPlacement::roomiest(ServerSet servers, const Slabs room) const {
+  auto room_of_zone = [&](unsigned server) {
+    uint64_t sum = 0;
+    for_each(servers & servers_.in_zones_of(only(server)), [&](unsigned s) { sum += room[s]; });
+    return servers_.replicas() > 1 ? sum : 0;
+  };
+  unsigned best = kMaxServers;
+  std::pair<uint64_t, uint64_t> most;
+  for_each(servers, [&](unsigned s) {
+    std::pair<uint64_t, uint64_t> rooms = {room_of_zone(s), room[s]};
+    if (room[s] == 0 || (best != kMaxServers && rooms <= most)) return;
+    best = s;
+    most = rooms;
+  });
+  return best;
 }
 
 // All or nothing.
@@ -202,17 +222,18 @@ bool SlabPlacement::begin_repair(uint64_t* next, SlabRepair* repair) {
   return true;
 }
 
-// The one with the most room that is no holder. kMaxServers: there is none, or no holder is left to copy from.
+// The one with the most room in a zone without a copy that stays. One in another zone only for a copy that is lost, or
+// where no other zone takes new slabs. kMaxServers: there is none, or no holder is left to copy from.
 unsigned SlabPlacement::server_for_copy(uint64_t slab, const Slabs room) const {
-  ServerSet holders = servers_.table().holders(slab);
-  unsigned best = kMaxServers;
-  if ((holders & servers_.usable()) == 0) return best;
-  for_each(open() & ~holders, [&](unsigned s) {
-    lock_.assert_held();
-    uint64_t free = room[s] + spare_[s];
-    if (free > 0 && (best == kMaxServers || free > room[best] + spare_[best])) best = s;
-  });
-  return best;
+  ServerSet holders = servers_.table().holders(slab), left = holders & servers_.usable();
+  ServerSet stay = left & servers_.staying(), others = open() & ~holders, apart = open() & ~servers_.in_zones_of(stay);
+  if (left == 0) return kMaxServers;
+  Slabs free;
+  for (unsigned s = 0; s < kMaxServers; s++) free[s] = room[s] + spare_[s];
+  unsigned best = roomiest(others & apart, free);
+  auto lacks = [&](ServerSet copies) { return static_cast<unsigned>(std::popcount(copies)) < servers_.replicas(); };
+  bool may_be_beside = lacks(left) || (lacks(stay) && apart == 0);
+  return best == kMaxServers && may_be_beside ? roomiest(others, free) : best;
 }
 
 // Takes one slab of a server, reserved or not.
@@ -234,11 +255,21 @@ ServerSet SlabPlacement::conclude_repair(const SlabRepair& repair, bool copied) 
     return added;
   }
   holders = (holders & servers_.usable()) | added;
-  bool replaces = static_cast<unsigned>(std::popcount(holders)) > servers_.replicas();
-  ServerSet drained = replaces ? holders & servers_.draining() : 0;
-  drained &= -drained;  // one of them
-  servers_.table().place(repair.slab, holders & ~drained);
-  return drained;
+  ServerSet replaced = replaced_by(repair.server, holders);
+  servers_.table().place(repair.slab, holders & ~replaced);
+  return replaced;
+}
+
+// One that drains, else one that has a copy in the zone of another holder; 0 if no copy is one too many.
+ServerSet SlabPlacement::replaced_by(unsigned server, ServerSet holders) const {
+  if (static_cast<unsigned>(std::popcount(holders)) <= servers_.replicas()) return 0;
+  ServerSet replaced = holders & servers_.draining();
+  if (replaced == 0) {
+    for_each(holders & ~only(server), [&](unsigned s) {
+      if (servers_.in_zones_of(only(s)) & holders & ~only(s)) replaced |= only(s);
+    });
+  }
+  return replaced & -replaced;
 }
 
 void SlabPlacement::end_repair(const SlabRepair& repair, ServerSet removed) {

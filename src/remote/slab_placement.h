@@ -52,12 +52,14 @@ class SlabPlacement {
   bool has_slab(unsigned server) const REQUIRES(lock_);
   void read_room(Slabs room) REQUIRES(lock_);
   ServerSet take_most(Slabs room) const REQUIRES(lock_);
+  unsigned roomiest(ServerSet servers, const Slabs room) const REQUIRES(lock_);
   Status grow_each(const Slabs taken, ServerSet* refusing) REQUIRES(lock_);
   Status place(uint64_t slab) REQUIRES(lock_);
   ServerSet place_on_reserve(uint64_t slab) REQUIRES(lock_);
   void release(uint64_t slab) REQUIRES(lock_);
   void give_back(ServerSet servers) REQUIRES(lock_);
   unsigned server_for_copy(uint64_t slab, const Slabs room) const REQUIRES(lock_);
+  ServerSet replaced_by(unsigned server, ServerSet holders) const REQUIRES(lock_);
   bool take_one(unsigned server) REQUIRES(lock_);
 
   PoolServers& servers_;

@@ -242,8 +242,9 @@ class FakeController final : public FakeEndpoint {
   FakeController() : FakeEndpoint(true) { start(); }
   ~FakeController() override { stop(); }
   std::string address() const { return "pool://" + place(); }
-  void set(std::vector<std::pair<std::string, wire::ServerState>> servers) {
+  void set(std::vector<std::pair<std::string, wire::ServerState>> servers, std::vector<std::string> zones = {}) {
     std::lock_guard hold(lock_);
+    zones_ = std::move(zones);
     servers_ = std::move(servers);
   }
   std::atomic<unsigned> list_requests{0};
@@ -260,12 +261,14 @@ class FakeController final : public FakeEndpoint {
     list->count = static_cast<uint32_t>(servers_.size());
     for (size_t i = 0; i < servers_.size(); i++) {
       servers_[i].first.copy(list->servers[i].report.address, wire::kAddressBytes - 1);
+      if (i < zones_.size()) zones_[i].copy(list->servers[i].report.zone, wire::kZoneBytes - 1);
       list->servers[i].state = servers_[i].second;
     }
     reply(fd, request, transport::bytes_of_value(*list));
   }
-  std::mutex lock_;  // guards servers_
+  std::mutex lock_;  // guards what follows
   std::vector<std::pair<std::string, wire::ServerState>> servers_;
+  std::vector<std::string> zones_;
 };
 
 }  // namespace farside::remote

@@ -111,6 +111,8 @@ void append_pool(Registry* registry, Exposition* out) {
     out->begin(metric.name, "gauge", metric.help);
     for (const wire::ServerEntry& s : servers) out->sample(s.report.*metric.value, {{"server", s.report.address}});
   }
+  out->begin("farside_controller_server_info", "gauge", "1, with the zone of a server.");
+  for (const wire::ServerEntry& s : servers) out->sample(1, {{"server", s.report.address}, {"zone", s.report.zone}});
   out->begin("farside_controller_server_report_age_seconds", "gauge", "Time since the last report of a server.");
   for (const wire::ServerEntry& s : servers) out->sample(s.silent_ms / 1e3, {{"server", s.report.address}});
 }

@@ -31,16 +31,19 @@ bool all_zero(const uint8_t* bytes, size_t count) {
   return std::all_of(bytes, bytes + count, [](uint8_t b) { return b == 0; });
 }
 
-// The address must be printable, not empty, and padded with zeros, so that it can be printed and compared as text.
-bool check_address(const char (&address)[kAddressBytes]) {
-  size_t length = strnlen(address, sizeof address);
-  if (length == 0 || length == sizeof address) return false;
-  bool printable = std::all_of(address, address + length, [](char c) { return c > 0x20 && c < 0x7f; });
-  return printable && all_zero(reinterpret_cast<const uint8_t*>(address) + length, sizeof address - length);
+// Printable, and padded with zeros, so that it can be printed and compared as text.
+bool check_text(std::span<const char> text) {
+  size_t length = strnlen(text.data(), text.size());
+  if (length == text.size()) return false;
+  bool printable = std::all_of(text.data(), text.data() + length, [](char c) { return c > 0x20 && c < 0x7f; });
+  return printable && all_zero(reinterpret_cast<const uint8_t*>(text.data()) + length, text.size() - length);
 }
 
+bool check_address(const char (&address)[kAddressBytes]) { return address[0] != 0 && check_text(address); }
+
 bool check_report(const ServerReport& report) {
-  return report.leaving <= 1 && report.order <= Order::kDrain && check_address(report.address);
+  return report.leaving <= 1 && report.order <= Order::kDrain && check_address(report.address) &&
+         check_text(report.zone);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 9;
+inline constexpr uint8_t kVersion = 10;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -247,19 +247,21 @@ enum class Order : uint32_t {
 };
 
 // A memory server's report about itself to a controller.
-//    0             104    112        120      128       136       140        144
-//    +-------------+------+----------+--------+---------+---------+----------+
-//    | address     | lent | reserved | stored | clients | leaving | order    |
-//    +-------------+------+----------+--------+---------+---------+----------+
+//    0             104       136    144        152      160       168       172        176
+//    +-------------+---------+------+----------+--------+---------+---------+----------+
+//    | address     | zone    | lent | reserved | stored | clients | leaving | order    |
+//    +-------------+---------+------+----------+--------+---------+---------+----------+
 inline constexpr size_t kAddressBytes = 104;
+inline constexpr size_t kZoneBytes = 32;
 struct ServerReport {
   char address[kAddressBytes];      // for clients, "tcp://host:port"; printable, padded with at least one zero
+  char zone[kZoneBytes];            // what fails together has the same one; likewise; empty: none
   uint64_t lent, reserved, stored;  // bytes
   uint64_t clients;                 // regions
   uint32_t leaving;                 // 1: it accepts no new slabs, and stops when its clients have ended
   Order order;                      // as the last reply to a report said
 };
-static_assert(sizeof(ServerReport) == 144);
+static_assert(sizeof(ServerReport) == 176);
 
 // What the server is to report from now on.
 struct RegisterReply {
@@ -311,7 +313,7 @@ struct ServersReply {
   PoolCopies copies;
   ServerEntry servers[kMaxPoolServers];  // the first `count`, then zeros
 };
-static_assert(sizeof(ServerEntry) == 152 && sizeof(ServersReply) == 40 + 64 * 152);
+static_assert(sizeof(ServerEntry) == 184 && sizeof(ServersReply) == 40 + 64 * 184);
 
 //    0      4            8                      128
 //    +------+------------+----------------------+

@@ -126,6 +126,11 @@ TEST(Codec, ChecksReportsOfServers) {
   EXPECT_EQ(decode(), -EBADMSG);
   report.order = Order::kDrain;
   EXPECT_EQ(decode(), 0);
+  strcpy(report.zone, "rack 7");  // not printable
+  EXPECT_EQ(decode(), -EBADMSG);
+  report.zone[4] = '-';
+  EXPECT_EQ(decode(), 0);
+  EXPECT_STREQ(out.zone, "rack-7");
   memset(report.address, 'x', sizeof report.address);  // not terminated
   EXPECT_EQ(decode(), -EBADMSG);
 }

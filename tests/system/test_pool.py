@@ -323,10 +323,16 @@ class PoolTest(Servers):
         controller = self.controller()
         command = [FARSIDE, "pool", "status", "--controller", controller, "--token-file", str(self.token_file)]
         self.assertIn(b"no server has joined", run(command, seconds=30).output)
-        _, address = self.serve("--pool", controller)
+        _, address = self.serve("--pool", controller, "--zone", "rack-7")
         self.eventually(controller, lambda s: len(s) == 1)
         shown = run(command, seconds=30).output.decode()
         self.assertIn(address, shown)
+        self.assertRegex(shown, "up +rack-7")
+        self.assertEqual(self.status(controller)[address]["zone"], "rack-7")
+        for zone, pool, words in (("rack 7", ["--pool", controller], "without spaces"), ("rack-7", [], "add --pool")):
+            refused = run([FARSIDE, "serve", "--memory", "16M", "--listen", "127.0.0.1:0", *pool, "--zone", zone], seconds=30)
+            self.assertEqual(refused.status, 2)
+            self.assertIn(words, refused.errors.decode())
         self.assertIn("512.0 MiB", shown)
         refused = run(command[:-2], seconds=30)
         self.assertEqual(refused.status, 1)
