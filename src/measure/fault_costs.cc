@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/bits.h"
 #include "report/format.h"
 
 namespace farside {
@@ -94,7 +95,7 @@ json costs_of(const json& statistics) {
   json costs = {{"us_per_fault", fault_costs(totals)}, {"us_per_eviction", eviction_costs(totals)}};
   for (const char* name : {"faults", "evictions", "dirty_evictions"}) costs[name] = count(totals, name);
   costs["fetches"] = count(totals, "major_faults");
-  costs["prefetched"] = count(totals, "prefetched");
+  costs["fetched_pages"] = count(totals, "bytes_fetched") / kPageSize;  // those of huge pages included
   json main = largest_process(statistics);
   costs["heap_bytes"] = count(main, "heap_peak_bytes");
   costs["near_bytes"] = std::min(count(main, "local_bytes"), count(main, "heap_peak_bytes"));

@@ -11,7 +11,7 @@ namespace farside {
 // The number of faults that fetched, of the thread with the most of them.
 uint64_t busiest_fetches(const nlohmann::json& statistics);
 
-// {"near_bytes", "heap_bytes": of the process with the largest heap; "faults", "fetches", "prefetched", "evictions",
+// {"near_bytes", "heap_bytes": of the process with the largest heap; "faults", "fetches", "fetched_pages", "evictions",
 // "dirty_evictions", "frame_wait_p99_us"; "busiest_s": estimate of the time that the busiest thread spent in faults;
 // "us_per_fault" and "us_per_eviction": [[name, us], ...]}
 nlohmann::json costs_of(const nlohmann::json& statistics);

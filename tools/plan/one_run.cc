@@ -269,7 +269,7 @@ void check_one_run(const json& measured, json* document) {
     double bytes = std::max(kMinBytes, point["share"].get<double>() / 100 * heap);
     const json& costs = point["costs"];
     checked.push_back({{"share", point["share"]},
-                       {"fetches", costs["fetches"].get<double>() + costs["prefetched"].get<double>()},
+                       {"fetches", costs["fetched_pages"]},
                        {"predicted_fetches", predicted(bytes, "fetches")},
                        {"slowdown", point["seconds"]["median"].get<double>() / native},
                        {"predicted_slowdown", predicted(bytes, "slowdown")}});

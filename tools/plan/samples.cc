@@ -267,6 +267,13 @@ class Sum {
   uint64_t dirty_ = 0, clean_ = 0;
 };
 
+// More near memory fetches no more. Where it seems to, a burst of uses was taken for the rate of a whole cycle.
+void take_least(std::vector<Fetches>* fetches) {
+  for (size_t i = 1; i < fetches->size(); i++) {
+    if ((*fetches)[i].all.value > (*fetches)[i - 1].all.value) (*fetches)[i] = (*fetches)[i - 1];
+  }
+}
+
 // The lower convex hull of the misses over the sizes, from all that is used (no size) on.
 void take_hull(const std::vector<double>& sizes, std::vector<Fetches>* fetches) {
   std::vector<size_t> hull;
@@ -334,6 +341,7 @@ Result<Samples> read_samples(const std::string& path) {
 
 std::vector<Fetches> fetches_with(const Samples& samples, const std::vector<double>& sizes) {
   std::vector<Fetches> fetches = Sum(samples, sizes).run();
+  take_least(&fetches);
   take_hull(sizes, &fetches);
   return fetches;
 }

@@ -150,6 +150,22 @@ TEST(SamplesTest, ColdPagesNeedNoNearMemory) {
   EXPECT_GT(fetches_at(samples, 0.5 * kHot), 0.4 * kRounds * kPerRound);
 }
 
+// Half of the pages is used at random; at last all of them, once and fast.
+TEST(SamplesTest, MoreNearMemoryFetchesNoMore) {
+  constexpr uint32_t kPages = 8192;
+  ModelledRun run(kPages);
+  std::mt19937 random(4);
+  for (uint32_t page = 0; page < kPages; page++) run.access(page);
+  for (unsigned round = 0; round < kRounds; round++) {
+    run.begin_round();
+    for (unsigned i = 0; i < kPerRound; i++) run.access(random() % (kPages / 2));
+  }
+  for (uint32_t page = 0; page < kPages; page++) run.access(page);
+  std::vector<Fetches> fetches = fetches_with(run.samples(), {1024, 2048, 4096, 5120, 6144, 7168});
+  for (size_t i = 1; i < fetches.size(); i++) EXPECT_LE(fetches[i].all.value, fetches[i - 1].all.value) << i;
+  EXPECT_GT(fetches[0].all.value, 10 * fetches[3].all.value);
+}
+
 TEST(SamplesTest, WhatIsNoFileOfSamplesIsAnError) {
   auto directory = PrivateDirectory::create();
   std::string path = (*directory)->file("other");
