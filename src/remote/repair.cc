@@ -38,13 +38,9 @@ Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(
     : servers_(*servers),
       placement_(*placement),
       callback_(callback),
-      argument_(argument),
-      buffer_(static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes))) {}
+      argument_(argument) {}
 
-Repair::~Repair() {
-  stop();
-  near_free(buffer_, WriteCounts::kPlaceBytes);
-}
+Repair::~Repair() { stop(); }
 
 void Repair::start() {
   auto entry = [](void* repair) { static_cast<Repair*>(repair)->run(); };
@@ -59,7 +55,7 @@ void Repair::stop() {
   stopping_.store(true);
   changed_.wake_all();
   thread_.join();
-  close_channels();
+  release();
 }
 
 void Repair::pause() {
@@ -153,7 +149,7 @@ bool Repair::step() {
   note_lack_of_room(!begun);
   if (!begun) {
     began_ns_.store(0);
-    close_channels();
+    release();
     return false;
   }
   note_begin();
@@ -204,6 +200,7 @@ void Repair::note_begin() {
 
 // After each place the thread sleeps for as long as the copy took.
 bool Repair::copy(const SlabRepair& repair) {
+  if (!buffer_) buffer_ = static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes));
   uint64_t end = (repair.slab + 1) * kSlabBytes;
   for (uint64_t far = repair.slab * kSlabBytes; far < end; far += WriteCounts::kPlaceBytes) {
     uint64_t start = now_ns();
@@ -324,8 +321,10 @@ int Repair::open(unsigned server) {
 
 void Repair::close(unsigned server) { servers_.close_channel(server, std::exchange(channels_[server], {})); }
 
-void Repair::close_channels() {
+// What only copies need.
+void Repair::release() {
   for (unsigned s = 0; s < kMaxServers; s++) close(s);
+  near_free(std::exchange(buffer_, nullptr), WriteCounts::kPlaceBytes);
 }
 
 }  // namespace farside::remote

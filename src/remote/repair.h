@@ -58,13 +58,13 @@ class Repair {
   void lose(unsigned server, int error);
   int open(unsigned server);
   void close(unsigned server);
-  void close_channels();
+  void release();
 
   PoolServers& servers_;
   SlabPlacement& placement_;
   void (*const callback_)(void*);
   void* const argument_;
-  std::byte* const buffer_;  // one place
+  std::byte* buffer_ = nullptr;  // one place; nullptr while no copy is made
   uint64_t next_slab_ = 0;
   uint64_t reported_ = 0;         // of repaired_
   uint64_t lacks_room_ns_ = 0;    // since when no other server has room for what drains; 0: one has
