@@ -227,26 +227,26 @@ void announce(const Runtime& r) {
   os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
 }
 
-// Only the first process of a run prints the announcement.
-void hide_announcement() {
-  NearScope near;
-  unsetenv(kAnnounceVariable);
+// Removes a variable in place. The program may have a setenv() and an unsetenv() of its own, as bash has, that know
+// nothing of the environment yet.
+void remove_variable(const char* name) {
+  size_t length = strlen(name);
+  char** kept = environ;
+  for (char** entry = environ; *entry; entry++) {
+    if (strncmp(*entry, name, length) != 0 || (*entry)[length] != '=') *kept++ = *entry;
+  }
+  *kept = nullptr;
 }
 
 // What the launcher or the guard of exec has set for an audited program, and the program is not to see. In handler mode
 // it stays, since system() and popen() pass it on without a call that could be changed.
 void hide_static_tls() {
   if (in_handler_mode()) return;
-  const char* tunables = getenv(kTunablesVariable);
-  const char* ours = getenv(kAuditVariable) && tunables ? strstr(tunables, kStaticTlsTunable) : nullptr;
+  char* tunables = getenv(kTunablesVariable);
+  char* ours = getenv(kAuditVariable) && tunables ? strstr(tunables, kStaticTlsTunable) : nullptr;
   if (!ours || ours[strlen(kStaticTlsTunable)] != 0) return;
-  NearScope near;
-  if (ours == tunables) {
-    unsetenv(kTunablesVariable);
-  } else if (char* others = strndup(tunables, static_cast<size_t>(ours - 1 - tunables))) {
-    setenv(kTunablesVariable, others, 1);
-    free(others);
-  }
+  if (ours == tunables) remove_variable(kTunablesVariable);
+  else ours[-1] = 0;
 }
 
 // Valgrind does not know userfaultfd and Syscall User Dispatch, and places memory itself.
@@ -282,7 +282,7 @@ __attribute__((constructor(101))) void start() {
   Status traced = start_tracing(r);
   if (!traced.ok()) stop_with(traced);
   announce(r);
-  hide_announcement();
+  remove_variable(kAnnounceVariable);  // only the first process of a run prints it
   hide_static_tls();
   enable_far_mappings(r.pager);
   Status heap = enable_far_heap(r.pager);

@@ -21,6 +21,11 @@ class LauncherTest(LaunchTest):
         for status in (0, 1, 7, 77, 255):
             self.assertEqual(self.launch("--quiet", "--", STATUS, "status", status).status, status)
 
+    def test_the_mode_is_announced_once(self):
+        """Also by bash, which has an unsetenv() of its own."""
+        result = self.launch("--", "bash", "-c", "/bin/true; /bin/true")
+        self.assertEqual(result.errors.decode().count("far memory over shm"), 1, result.errors.decode())
+
     def test_death_by_signal(self):
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGINT):
             result = self.launch("--quiet", "--", STATUS, "signal", int(number))
