@@ -101,7 +101,8 @@ void write_report(Runtime& r, bool measure_signals) {
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
   measure_unmanaged(*r.pager);
   ReportContext context = report_context(r);
-  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
+  constexpr uint64_t kWorthMeasuring = 1000;  // faults: fewer take no time that anybody would look for
+  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) >= kWorthMeasuring;
   if (measure_signals && by_signal)
     context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
   append_report(r.options.report, context);

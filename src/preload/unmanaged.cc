@@ -124,9 +124,11 @@ UnmanagedMemory measure(int smaps, pager::Pager& pager) {
   return sums;
 }
 
+constexpr uint64_t kStep = 8 * kMiB;  // by which a process grows before it is worth a measurement
+
 int open_smaps() { return os::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC); }
 
-int g_smaps = -1;
+std::atomic<int> g_smaps{-1};
 std::atomic<bool> g_measuring{false};
 std::atomic<uint64_t> g_shared{0}, g_private{0}, g_data{0};  // peaks
 
@@ -135,7 +137,7 @@ void raise(std::atomic<uint64_t>& peak, uint64_t value) {
   while (before < value && !peak.compare_exchange_weak(before, value, std::memory_order_relaxed)) {}
 }
 
-// The most that was in memory at any time, of whatever kind. Called on an evictor's stack, which is near.
+// The most that was in memory at any time, of whatever kind. 0 where the stack is not near.
 uint64_t peak_resident_bytes() {
   rusage usage = {};
   os::call(SYS_getrusage, RUSAGE_SELF, &usage);
@@ -151,10 +153,10 @@ bool owns_unmanaged_fd(int fd) { return fd >= 0 && fd == g_smaps; }
 UnmanagedMemory unmanaged_peaks() { return {g_shared.load(), g_private.load(), g_data.load()}; }
 
 void measure_unmanaged(pager::Pager& pager) {
-  if (g_measuring.exchange(true)) return;
-  int smaps = g_smaps >= 0 ? g_smaps : open_smaps();
+  if (peak_resident_bytes() < kStep || g_measuring.exchange(true)) return;
+  int kept = g_smaps, smaps = kept >= 0 ? kept : open_smaps();
   UnmanagedMemory now = measure(smaps, pager);
-  if (smaps >= 0 && smaps != g_smaps) os::close(smaps);
+  if (smaps >= 0 && smaps != kept) os::close(smaps);
   raise(g_shared, now.shared);
   raise(g_private, now.private_);
   raise(g_data, now.data);
@@ -162,7 +164,7 @@ void measure_unmanaged(pager::Pager& pager) {
 }
 
 void watch_unmanaged(pager::Pager& pager) {
-  constexpr uint64_t kPauseNs = 100'000'000, kStep = 8 * kMiB;
+  constexpr uint64_t kPauseNs = 100'000'000;
   static uint64_t looked_ns = 0, measured_at = 0;  // of the one evictor that calls this
   uint64_t now = now_ns();
   if (g_smaps < 0 || now - looked_ns < kPauseNs) return;
@@ -174,8 +176,7 @@ void watch_unmanaged(pager::Pager& pager) {
 }
 
 void reset_unmanaged() {
-  if (g_smaps >= 0) close_inherited(g_smaps);
-  g_smaps = -1;
+  if (int kept = g_smaps.exchange(-1); kept >= 0) close_inherited(kept);
   g_measuring.store(false);
   for (auto* peak : {&g_shared, &g_private, &g_data}) peak->store(0);
 }

@@ -14,14 +14,13 @@ struct UnmanagedMemory {
 };
 
 // Opens /proc/self/smaps, with a high number, so that a measurement takes no number that the program may expect to get.
-// In a forked child the file is that of the parent: only its exit is measured.
 void open_unmanaged();
 bool owns_unmanaged_fd(int fd);
 
 // The largest values that were measured. Zeros where /proc cannot be read.
 UnmanagedMemory unmanaged_peaks();
 
-// Measures now. Time grows with the mappings and with the pages that are near: some 10 ms for a GiB. Accesses no far
+// Measures now, but not a process of less than 8 MiB, Farside's own included. Time grows with the mappings and with the pages that are near: some 10 ms for a GiB. Accesses no far
 // memory and takes nothing from a heap.
 void measure_unmanaged(pager::Pager& pager);
 

@@ -149,8 +149,8 @@ __attribute__((destructor)) static void end(void) { pthread_join(thread, NULL); 
         self.assertLess(statistics["totals"]["unmanaged_private_bytes"], 20 << 20)
         self.assertRegex(result.errors.decode(), r"since it cannot be far: at most 2\d.\d MiB of shared memory, 1\d.\d MiB")
         # What is unmapped before the end is seen while it grows, but for a fourth and 8 MiB of all resident memory.
-        work = ("import mmap, time; shared = mmap.mmap(-1, 100 << 20); shared.write(bytes(100 << 20)); "
-                "time.sleep(0.5); shared.close()")
+        work = ("import mmap, time; shared = mmap.mmap(-1, 100 << 20); "
+                "[shared.write(bytes(1 << 20)) for _ in range(100)]; time.sleep(0.5); shared.close()")
         _, statistics = self.statistics_of("--", PYTHON, "-c", work)
         self.assertGreaterEqual(statistics["totals"]["unmanaged_shared_bytes"], 60 << 20)
 

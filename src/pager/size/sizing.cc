@@ -21,6 +21,7 @@ bool Sizing::step(uint64_t evictor_ns) {
     sizer_.emplace(slowdown_);
     before_ = now;
     before_ages_ = ages();
+    look_at_machine();  // a heap may grow by gigabytes before the second step
     return false;
   }
   if (now.elapsed_ns >= machine_due_) look_at_machine();
@@ -45,7 +46,8 @@ uint64_t Sizing::end_window(const SizeSample& sample, uint64_t far, uint64_t lea
 void Sizing::look_at_machine() {
   constexpr uint64_t kPeriodNs = 100'000'000;
   machine_due_ = now_ns() + kPeriodNs;
-  int64_t room = machine_.left() / static_cast<int64_t>(kPageSize) + static_cast<int64_t>(frames_.used());
+  if (!machine_) machine_.emplace();
+  int64_t room = machine_->left() / static_cast<int64_t>(kPageSize) + static_cast<int64_t>(frames_.used());
   budget_.set_room(static_cast<uint64_t>(std::max<int64_t>(room, 0)));
 }
 

@@ -16,9 +16,7 @@ namespace farside::pager {
 class Sizing {
  public:
   Sizing(Budget& budget, Frames& frames, ThreadRegistry& threads, double slowdown)
-      : budget_(budget), frames_(frames), threads_(threads), slowdown_(slowdown) {
-    if (budget_.is_automatic()) look_at_machine();  // a heap may grow by gigabytes before the first step
-  }
+      : budget_(budget), frames_(frames), threads_(threads), slowdown_(slowdown) {}
 
   // Whether a step is due. Cheap.
   bool is_due() const { return budget_.is_automatic() && ticks() >= due_; }
@@ -58,7 +56,7 @@ class Sizing {
   const double slowdown_;
   uint64_t due_ = 0;          // ticks
   uint64_t machine_due_ = 0;  // ns
-  const AvailableMemory machine_;
+  std::optional<AvailableMemory> machine_;  // most processes are too small to need it
   std::optional<Sizer> sizer_;
   Totals before_;          // at the last step
   Histogram before_ages_;  // at the end of the last window

@@ -3,6 +3,8 @@
 #include <jemalloc/jemalloc.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
@@ -51,8 +53,10 @@ constexpr unsigned kMaxArenas = 16;
 
 // Set once by enable_far_heap, before the program's main() and its threads.
 pager::Pager* g_pager = nullptr;
-unsigned g_arenas[kMaxArenas];
 unsigned g_arena_count = 0;
+// The first one is made by enable_far_heap, each other one by the first thread that needs it: an arena touches 25 pages.
+constexpr unsigned kNotMade = UINT32_MAX, kBeingMade = UINT32_MAX - 1;
+std::atomic<unsigned> g_arenas[kMaxArenas];
 std::atomic<unsigned> g_next_arena{0};
 std::atomic<bool> g_purges_at_once{false};
 
@@ -135,20 +139,40 @@ Status make_arena(unsigned* index) {
 
 Status enable_far_heap(pager::Pager* pager) {
   g_pager = pager;
-  auto count = static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (count > kMaxArenas) count = kMaxArenas;
-  for (unsigned i = 0; i < count; i++) {
-    Status made = make_arena(&g_arenas[i]);
-    if (!made.ok()) return made;
-  }
-  g_arena_count = count;
+  for (std::atomic<unsigned>& arena : g_arenas) arena.store(kNotMade);
+  unsigned first;
+  Status made = make_arena(&first);
+  if (!made.ok()) return made;
+  g_arenas[0].store(first);
+  g_arena_count = std::clamp(static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN)), 1u, kMaxArenas);
   return {};
 }
 
+namespace {
+
+void purge_arena_always(unsigned arena) {
+  char name[48];
+  snprintf(name, sizeof name, "arena.%u.dirty_decay_ms", arena);
+  ssize_t at_once = 0;
+  far_je_mallctl(name, nullptr, nullptr, &at_once, sizeof at_once);
+}
+
+// The first one serves for one that is being made, or cannot be made.
+unsigned take_arena(std::atomic<unsigned>& place) {
+  unsigned found = kNotMade, made;
+  if (!place.compare_exchange_strong(found, kBeingMade)) return found == kBeingMade ? g_arenas[0].load() : found;
+  if (!make_arena(&made).ok()) return g_arenas[0].load();
+  place.store(made);
+  if (g_purges_at_once.load()) purge_arena_always(made);
+  return made;
+}
+
+}  // namespace
+
 bool bind_thread() {
   if (t_heap == kNear || g_arena_count == 0) return t_heap != kNear;
-  unsigned arena = g_arenas[g_next_arena.fetch_add(1) % g_arena_count];
   t_heap = kNear;  // jemalloc may allocate for itself while it switches
+  unsigned arena = take_arena(g_arenas[g_next_arena.fetch_add(1) % g_arena_count]);
   bool bound = far_je_mallctl("thread.arena", nullptr, nullptr, &arena, sizeof arena) == 0;
   t_heap = bound ? kBound : kUnbound;
   return true;
@@ -161,11 +185,8 @@ void purge_at_once() {
 
 void purge_always() {
   if (g_purges_at_once.exchange(true)) return;
-  for (unsigned i = 0; i < g_arena_count; i++) {
-    char name[48];
-    snprintf(name, sizeof name, "arena.%u.dirty_decay_ms", g_arenas[i]);
-    ssize_t at_once = 0;
-    far_je_mallctl(name, nullptr, nullptr, &at_once, sizeof at_once);
+  for (const std::atomic<unsigned>& arena : g_arenas) {
+    if (unsigned made = arena.load(); made < kBeingMade) purge_arena_always(made);
   }
 }
 
