@@ -80,6 +80,14 @@ struct AllSignalsBlocked {
 
 ServiceThread::~ServiceThread() { free_memory(); }
 
+bool ServiceThread::prepare() {
+#ifdef FARSIDE_UNKNOWN_THREADS
+  return can_make_thread_storage() && allocate();
+#else
+  return false;
+#endif
+}
+
 int ServiceThread::start(void (*task)(void*), void* argument) {
 #ifdef FARSIDE_UNKNOWN_THREADS
   if (can_make_thread_storage()) return start_unknown({task, argument});

@@ -23,6 +23,8 @@ class ServiceThread {
   ServiceThread& operator=(const ServiceThread&) = delete;
   ~ServiceThread();
 
+  // Allocates the memory of the next start(), which then is async-signal-safe. False: out of memory, or it cannot be.
+  bool prepare();
   // Runs task(argument). 0 or -errno. What libc allocates for it must be near. Its memory is kept for the next start.
   int start(void (*task)(void*), void* argument);
   // Waits until it has ended, and the kernel no longer counts it among the process's threads.

@@ -93,6 +93,7 @@ std::vector<Result<json>> resize_all(const Processes& processes, const SizeOrSha
 
 struct Answers {
   json reports = json::array();
+  unsigned small = 0;          // processes that take no requests yet
   std::vector<Status> silent;  // why the others did not reply
 };
 
@@ -104,8 +105,10 @@ Answers answers_of(const Processes& processes, std::vector<Result<json>> replies
   for (size_t i = 0; i < processes.size(); i++) {
     Result<json>& reply = replies[i];
     if (reply.ok() && seen.insert(count(*reply, "pid")).second) answers.reports.push_back(std::move(*reply));
-    bool is_missed = reply.status().code() != ESRCH || processes[i]->pid() == named;
-    if (!reply.ok() && is_missed) answers.silent.push_back(reply.status());
+    int error = reply.ok() ? 0 : reply.status().code();
+    bool is_named = processes[i]->pid() == named;
+    if (error == EAGAIN && !is_named) answers.small++;
+    else if (error != 0 && (error != ESRCH || is_named)) answers.silent.push_back(reply.status());
   }
   return answers;
 }
@@ -114,7 +117,12 @@ void print(const Answers& answers, const CtlArguments& arguments, const SizeOrSh
   if (arguments.json) return fmt::print("{}\n", answers.reports.dump(2));
   for (const json& report : answers.reports)
     fmt::print("{}\n", local == SizeOrShare{} ? describe(report) : describe_resized(report, local));
-  if (answers.reports.empty() && answers.silent.empty()) fmt::print("none of your processes runs under Farside\n");
+  if (answers.small > 0) {
+    fmt::print("processes with little far memory so far, all of it near: {}{}\n", answers.small,
+               local == SizeOrShare{} ? "" : " (they keep their limits)");
+  } else if (answers.reports.empty() && answers.silent.empty()) {
+    fmt::print("none of your processes runs under Farside\n");
+  }
 }
 
 // A list of all processes is complete without those that do not reply, as a stopped one; they are named.

@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kPollNs = 1'000'000;
+constexpr uint64_t kStartNs = 200'000'000;  // that a process may take to start its evictors
 
 // Opens the process's memfd of that name through /proc/PID/fd; -1: it has none, or this user may not access it.
 int open_memfd(pid_t pid, const char* name) {
@@ -181,16 +182,19 @@ Result<nlohmann::json> ControlledProcess::parse(const std::string& report) const
   return Status::error(EPROTO, "process {} replied in a format that this version of farside does not support", pid_);
 }
 
-std::optional<Result<nlohmann::json>> ControlledProcess::answer_to(uint32_t asked) const {
+std::optional<Result<nlohmann::json>> ControlledProcess::answer_to(uint32_t asked, uint64_t since_ns) const {
   auto report = has_answered(asked) ? read_report() : std::nullopt;
   if (report) return parse(*report);
   if (has_ended()) return Status::error(ESRCH, "process {} has ended", pid_);
+  if (page_->served.load() == 0 && now_ns() - since_ns > kStartNs)
+    return Status::error(EAGAIN, "process {} uses little far memory so far, all of it near; it takes no requests yet",
+                         pid_);
   return std::nullopt;
 }
 
 Result<nlohmann::json> ControlledProcess::wait_for_answer(uint32_t asked) const {
-  for (uint64_t deadline = now_ns() + kReplyTimeoutNs; now_ns() < deadline; os::nanosleep_ns(kPollNs)) {
-    if (auto answer = answer_to(asked)) return *answer;
+  for (uint64_t since = now_ns(); now_ns() < since + kReplyTimeoutNs; os::nanosleep_ns(kPollNs)) {
+    if (auto answer = answer_to(asked, since)) return *answer;
   }
   return no_answer();
 }
@@ -239,10 +243,11 @@ std::vector<Result<nlohmann::json>> ControlledProcess::ask_all(
     reports.emplace_back(process->no_answer());
   }
   size_t missing = processes.size();
-  for (uint64_t deadline = now_ns() + kReplyTimeoutNs; missing > 0 && now_ns() < deadline; os::nanosleep_ns(kPollNs)) {
+  uint64_t since = now_ns();
+  for (; missing > 0 && now_ns() < since + kReplyTimeoutNs; os::nanosleep_ns(kPollNs)) {
     for (size_t i = 0; i < processes.size(); i++) {
       if (reports[i].status().code() != ETIMEDOUT) continue;
-      auto answer = processes[i]->answer_to(asked[i]);
+      auto answer = processes[i]->answer_to(asked[i], since);
       if (!answer) continue;
       reports[i] = std::move(*answer);
       missing--;

@@ -30,7 +30,8 @@ class ControlledProcess {
 
   pid_t pid() const { return pid_; }
   bool has_ended() const;
-  // A report, within about a tenth of a second. ETIMEDOUT after five seconds, as when the process is stopped.
+  // A report, within about a tenth of a second. ETIMEDOUT after five seconds, as when the process is stopped. EAGAIN:
+  // it is so small that nothing of it can be far, and has no thread that answers.
   Result<nlohmann::json> ask();
   // Sets its budget; the report after it.
   Result<nlohmann::json> set_local(const SizeOrShare& local);
@@ -55,7 +56,7 @@ class ControlledProcess {
   bool lock();  // false: another process has it, or this one has ended
   void unlock();
   bool has_answered(uint32_t asked) const;
-  std::optional<Result<nlohmann::json>> answer_to(uint32_t asked) const;  // none so far
+  std::optional<Result<nlohmann::json>> answer_to(uint32_t asked, uint64_t since_ns) const;  // none so far
   Result<nlohmann::json> wait_for_answer(uint32_t asked) const;
   Status no_answer() const;
   std::optional<std::string> read_report() const;

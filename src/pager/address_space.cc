@@ -15,12 +15,13 @@ bool cannot_fit(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes > s
 }  // namespace
 
 AddressSpace::AddressSpace(FarSpace& space, PageTable& table, PolicySet& policies, remote::RemoteStore* store,
-                           RangeOps& ranges, HugePath& huge)
+                           RangeOps& ranges, HugePath& huge, EvictorGroup& evictors)
     : space_(space),
       table_(table),
       policies_(policies),
       ranges_(ranges),
       huge_(huge),
+      evictors_(evictors),
       charge_(store),
       addresses_(begin(), begin() + space.bytes()) {}
 
@@ -46,6 +47,7 @@ Status AddressSpace::commit(std::byte* address, size_t bytes) {
   std::byte* done = address;
   Status charged;
   table_.for_each_part(address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
+    if (charge_.asks_server(count * kPageSize)) evictors_.start_if_deferred();  // the process is none of the small ones
     charged = charge_.charge(PageTable::far_of(first), count * kPageSize);
     if (!charged.ok()) return false;
     make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros

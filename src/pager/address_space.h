@@ -17,7 +17,7 @@ namespace farside::pager {
 class AddressSpace {
  public:
   AddressSpace(FarSpace& space, PageTable& table, PolicySet& policies, remote::RemoteStore* store, RangeOps& ranges,
-               HugePath& huge);
+               HugePath& huge, EvictorGroup& evictors);
 
   // Reserves addresses; commit() makes a part of them usable. nullptr: no addresses are left. commit() fails with
   // ENOMEM when far memory is full.
@@ -98,6 +98,7 @@ class AddressSpace {
   PolicySet& policies_;
   RangeOps& ranges_;
   HugePath& huge_;
+  EvictorGroup& evictors_;
   FarCharge charge_;
 
   Mutex address_mutex_;       // guards also changes of the ranges of policies_

@@ -88,12 +88,6 @@ void ForkCoordinator::clear_pins() {
   }
 }
 
-void ForkCoordinator::start_threads_in_child() {
-  if (snapshot_failed_) return;
-  huge_.open();
-  evictors_.start();
-}
-
 void ForkCoordinator::protect(PageIndex first, uint64_t count) {
   if (count == 0) return;
   int error = space_.write_protect(table_.address_of(first), count * kPageSize, true);

@@ -6,7 +6,7 @@
 //   in_parent()    or, in the child, in_child()
 //
 // The child must not touch far memory before in_child() has returned. That leaves a pager in signal mode whose evictors
-// do not run yet: start_threads_in_child() starts them from ordinary code.
+// do not run yet: they are started from ordinary code.
 #pragma once
 #include "pager/address_space.h"
 #include "pager/server_calls.h"
@@ -16,8 +16,7 @@ namespace farside::pager {
 class ForkCoordinator {
  public:
   ForkCoordinator(const PageMemory& pages, FramePool& pool, const ThreadsAndGate& inside, remote::RemoteStore* store,
-                  EvictorGroup& evictors, HugePath& huge, FetchPath& fetches, AddressSpace& addresses,
-                  ServerCalls& calls)
+                  EvictorGroup& evictors, FetchPath& fetches, AddressSpace& addresses, ServerCalls& calls)
       : space_(pages.space),
         table_(pages.table),
         frames_(pages.frames),
@@ -26,7 +25,6 @@ class ForkCoordinator {
         gate_(inside.gate),
         store_(store),
         evictors_(evictors),
-        huge_(huge),
         fetches_(fetches),
         addresses_(addresses),
         calls_(calls) {}
@@ -35,7 +33,8 @@ class ForkCoordinator {
   void prepare() NO_THREAD_SAFETY_ANALYSIS;
   void in_parent(bool forked);  // false: the kernel's fork failed
   void in_child();
-  void start_threads_in_child();
+  // In the child: whether it has its far memory. Without, it works until it touches some.
+  bool has_snapshot() const { return !snapshot_failed_; }
 
  private:
   void unlock() NO_THREAD_SAFETY_ANALYSIS;
@@ -51,7 +50,6 @@ class ForkCoordinator {
   Gate& gate_;
   remote::RemoteStore* store_;
   EvictorGroup& evictors_;
-  HugePath& huge_;
   FetchPath& fetches_;
   AddressSpace& addresses_;
   ServerCalls& calls_;

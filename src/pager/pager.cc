@@ -36,10 +36,10 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       faults_(near(), inside(), fetches_, huge_, options.prefetch),
       hints_(near(), inside(), evictors_, fetches_, faults_, huge_),
       ranges_(near(), inside(), store, evictors_, faults_),
-      addresses_(*space_, table_, policy_, store, ranges_, huge_),
+      addresses_(*space_, table_, policy_, store, ranges_, huge_, evictors_),
       paging_(table_, inside(), evictors_, huge_, fetches_, faults_, hints_, ranges_),
       calls_(table_, ranges_),
-      forks_(near(), pool_, inside(), store, evictors_, huge_, fetches_, addresses_, calls_) {
+      forks_(near(), pool_, inside(), store, evictors_, fetches_, addresses_, calls_) {
   sampler_.set_used_pages([](const void* a) { return static_cast<const AddressSpace*>(a)->used_pages(); }, &addresses_);
   evictors_.set_background_work([](void* fetches) { return static_cast<FetchPath*>(fetches)->map_ahead(); }, &fetches_);
 }
@@ -52,6 +52,11 @@ Pager::~Pager() {
 void Pager::start_threads() {
   huge_.open();
   evictors_.start();
+}
+
+void Pager::start_threads_late() {
+  huge_.open();
+  evictors_.start_late();
 }
 
 Stats Pager::stats() {

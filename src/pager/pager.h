@@ -40,6 +40,8 @@ class Pager : public NearObject {
   ~Pager();
 
   void start_threads();
+  // The same, for EvictorGroup::start_when_needed(). Async-signal-safe there.
+  void start_threads_late();
   // Begins to sample pages, into a file whose name begins so, or a memfd (""). Before the threads are started, as in
   // the child of a fork, or in the regular work of the evictors, as is the end.
   Status sample(const char* file_prefix) {

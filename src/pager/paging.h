@@ -50,6 +50,8 @@ class Paging {
   void advise(std::byte* address, size_t bytes, int advice);
   // Whether near memory may consist of huge pages. Known after the start of the threads.
   bool uses_huge_pages() const { return huge_.is_open(); }
+  // Whether it will, as soon as the pager's threads run.
+  bool can_use_huge_pages() const { return huge_.can_open(); }
   // As HugePath::assume_other_writers.
   void assume_other_writers() { huge_.assume_other_writers(); }
 

@@ -79,6 +79,7 @@ void reopen_control_in_child() {
 void serve_control() {
   ControlPage* page = g_control.page;
   if (!page) return;
+  page->served.store(1, std::memory_order_relaxed);
   serve_sampling(*page);
   uint32_t asked = page->asked.load(std::memory_order_acquire);
   if (asked == page->answered.load(std::memory_order_relaxed)) return;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "abi/run_block.h"
@@ -56,7 +57,8 @@ struct Runtime {
   int pid = 0;
   std::atomic<uint64_t> forks{0};
   bool began_in_handler_mode = false;
-  bool forked = false;  // this process is the child of a fork
+  bool forked = false;            // this process is the child of a fork
+  bool counted_evictors = false;  // what they take is known not to be the program's
 };
 Runtime g_runtime;
 
@@ -101,7 +103,7 @@ void write_report(Runtime& r, bool measure_signals) {
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
   measure_unmanaged(*r.pager);
   ReportContext context = report_context(r);
-  constexpr uint64_t kWorthMeasuring = 1000;  // faults: fewer take no time that anybody would look for
+  constexpr uint64_t kWorthMeasuring = 1000;  // faults: fewer take no time that matters
   bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) >= kWorthMeasuring;
   if (measure_signals && by_signal)
     context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
@@ -136,6 +138,25 @@ void start_sampling(const Runtime& r) {
   if (!sampled.ok()) log(LogLevel::kWarning, "{}", sampled.text());
 }
 
+// Under a fault, or in a system call.
+void start_pager_threads_late() {
+  NearScope near;
+  LimitsLifted lifted;
+  std::optional<OwnMemory> own;
+  if (!std::exchange(g_runtime.counted_evictors, true)) own.emplace();
+  open_unmanaged();
+  g_runtime.pager->start_threads_late();
+}
+
+// When they are needed, but at once where they do more than evicting.
+void begin_pager_threads(Runtime& r) {
+  bool deferred = r.mode == FaultMode::kSignal && r.options.sample[0] == 0 && !r.pager->store()->has_threads();
+  if (deferred && r.pager->evictors().start_when_needed(start_pager_threads_late)) return;
+  r.counted_evictors = true;
+  open_unmanaged();
+  r.pager->start_threads();
+}
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   auto store = remote::connect_store(
@@ -147,7 +168,8 @@ Status start_pager(Runtime& r) {
        .on_failure = end_without_far_memory,
        .all_needed = false,
        .relays = {.tls = r.options.tls_relay, .ucx = r.options.ucx_relay},
-       .plain_text = r.options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kAllowed});
+       .plain_text = r.options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kAllowed,
+       .deferred = !getenv(kAnnounceVariable)});  // the first process finds out whether the server can be reached
   if (!store.ok()) return store.status();
   auto pager = pager::Pager::create(r.options, store->get(), delivery);
   if (!pager.ok()) return pager.status();
@@ -155,7 +177,6 @@ Status start_pager(Runtime& r) {
   (void)store->release();
   r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
-  open_unmanaged();
   r.pager->evictors().call_regularly([] {
     serve_control();
     serve_last_report(g_runtime);
@@ -163,7 +184,7 @@ Status start_pager(Runtime& r) {
     end_with_program(g_runtime);
   });
   start_sampling(r);
-  r.pager->start_threads();
+  begin_pager_threads(r);
   if (r.mode != FaultMode::kHandler) return {};
   r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
   return r.handler->start();
@@ -217,7 +238,7 @@ void announce(const Runtime& r) {
                       : budget.is_share()   ? fmt::format("{:.0f} % of the heap", budget.share * 100)
                                             : format_size(budget.bytes);
   bool signal = r.mode == FaultMode::kSignal;
-  bool lacks_huge = !r.pager->paging().uses_huge_pages() && r.options.huge != HugePages::kNever &&
+  bool lacks_huge = !r.pager->paging().can_use_huge_pages() && r.options.huge != HugePages::kNever &&
                     r.options.writeback == WriteBack::kPage;
   char line[512];
   auto end =
@@ -277,7 +298,7 @@ __attribute__((constructor(101))) void start() {
   choose_mode(r);
   check_core(r);
   r.began_in_handler_mode = r.mode == FaultMode::kHandler;
-  begin_own_memory();
+  std::optional<OwnMemory> own(std::in_place);
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);
   Status traced = start_tracing(r);
@@ -289,7 +310,8 @@ __attribute__((constructor(101))) void start() {
   Status heap = enable_far_heap(r.pager);
   if (!heap.ok()) stop_with(heap);
   set_up_guard(r);
-  if (end_own_memory(r.options.space)) purge_always();
+  own.reset();
+  if (begin_limits(r.options.space)) purge_always();
   note_begin(r);
 }
 
@@ -318,7 +340,10 @@ void report_at_exit() { write_report(g_runtime, true); }
 static bool in_own_process() { return os::getpid() == g_runtime.pid; }
 
 void end_thread(int status) {
-  if (in_own_process()) note_thread_end(status);
+  if (in_own_process()) {
+    note_thread_end(status);
+    if (g_runtime.pager && !g_runtime.pager->evictors().started() && is_last_thread()) report_at_exit();
+  }
   objects::forget_thread();
   if (g_runtime.pager) g_runtime.pager->paging().detach_thread();
 }
@@ -334,6 +359,7 @@ void report_before_end() {
   if (!in_own_process()) return;
   auto none = Runtime::LastReport::kNone;
   if (!r.last_report.compare_exchange_strong(none, Runtime::LastReport::kRequested)) return;
+  r.pager->evictors().start_if_deferred();
   wait_while(r, Runtime::LastReport::kRequested, kUntilBegunNs);
   wait_while(r, Runtime::LastReport::kBegun, kUntilDoneNs);
 }
@@ -381,7 +407,7 @@ void note_fork_in_child() {
 void start_threads_in_child() {
   NearScope near;  // what libc allocates for a thread must be near
   LimitsLifted lifted;
-  g_runtime.pager->forks().start_threads_in_child();
+  if (g_runtime.pager->forks().has_snapshot()) begin_pager_threads(g_runtime);
   objects::start_threads_in_child();
 }
 

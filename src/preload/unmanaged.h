@@ -20,8 +20,8 @@ bool owns_unmanaged_fd(int fd);
 // The largest values that were measured. Zeros where /proc cannot be read.
 UnmanagedMemory unmanaged_peaks();
 
-// Measures now, but not a process of less than 8 MiB, Farside's own included. Time grows with the mappings and with the pages that are near: some 10 ms for a GiB. Accesses no far
-// memory and takes nothing from a heap.
+// Measures now, but not a process of less than 8 MiB, Farside's own included. Time grows with the mappings and with the
+// pages that are near: some 10 ms for a GiB. Accesses no far memory and takes nothing from a heap.
 void measure_unmanaged(pager::Pager& pager);
 
 // Called regularly: measures if the process has grown by a quarter since the last time, at most ten times a second.

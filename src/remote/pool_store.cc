@@ -232,7 +232,7 @@ void PoolStore::end_call(uint64_t far, uint64_t bytes, bool written) {
 }
 
 void PoolStore::start_threads() {
-  if (servers_.repairs()) repair_.start();
+  if (has_threads()) repair_.start();
 }
 
 Status PoolStore::parse(std::string_view address, Address* out, HostNames names) const {

@@ -40,6 +40,7 @@ class PoolStore final : public RemoteStore {
   void begin_call(uint64_t far, uint64_t bytes, bool written) override;
   void end_call(uint64_t far, uint64_t bytes, bool written) override;
   void start_threads() override;
+  bool has_threads() const override { return servers_.repairs(); }
   void stop_threads() override { repair_.stop(); }
   RepairStatus repair_status() const override { return repair_.status(); }
   Result<ForkTicket> prepare_fork() override;

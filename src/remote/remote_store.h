@@ -34,6 +34,9 @@ struct StoreConfig {
   Relays relays = {};      // through which servers over TLS and UCX are reached
   PlainText plain_text = PlainText::kAllowed;
   uint64_t dial_timeout_ns = transport::kDialTimeoutNs;  // for the first connection to each server
+  // A single server is connected to when more than kSlabBytes are reserved, or a channel is opened: that fails where it
+  // cannot be reached. The strings above stay valid.
+  bool deferred = false;
 };
 
 // One server's snapshot of its region, made before a fork for the child.
@@ -102,6 +105,7 @@ class RemoteStore : public NearObject {
   virtual void end_call(uint64_t far, uint64_t bytes, bool written) { (void)far, (void)bytes, (void)written; }
 
   // The threads of the store itself, if it has any, which make copies of slabs. No other use of the store needs them.
+  virtual bool has_threads() const { return false; }
   virtual void start_threads() {}
   virtual void stop_threads() {}
   virtual RepairStatus repair_status() const { return {}; }

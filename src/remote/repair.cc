@@ -35,10 +35,7 @@ static_assert(kSlabBytes % WriteCounts::kPlaceBytes == 0);
 }  // namespace
 
 Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(void*), void* argument)
-    : servers_(*servers),
-      placement_(*placement),
-      callback_(callback),
-      argument_(argument) {}
+    : servers_(*servers), placement_(*placement), callback_(callback), argument_(argument) {}
 
 Repair::~Repair() { stop(); }
 

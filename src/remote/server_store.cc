@@ -25,11 +25,37 @@ constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
 Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
   if (Status s = check_plain_text(address, config.plain_text); !s.ok()) return s;
   std::unique_ptr<ServerStore> store(new ServerStore(address, config));
-  if (Status s = store->create_region(config); !s.ok()) return s;
+  if (config.deferred) return store;
+  LockGuard hold(store->control_lock_);
+  if (Status s = store->create_region(); !s.ok()) return s;
   return store;
 }
 
-Status ServerStore::create_region(const StoreConfig& config) {
+// With a channel, a region is needed.
+Status ServerStore::use() {
+  if (is_used_.load(std::memory_order_acquire)) return {};
+  LockGuard hold(control_lock_);
+  Status made = is_made_ ? Status() : create_with_reservation(reserved_);
+  if (made.ok()) is_used_.store(true, std::memory_order_release);
+  return made;
+}
+
+// Without the reservation there is no region: a region that takes nothing from the server holds nothing.
+Status ServerStore::create_with_reservation(uint64_t bytes) {
+  if (Status s = create_region(); !s.ok()) return s;
+  reserved_ = 0;
+  Status reserved = bytes > 0 ? change_reservation(wire::Op::kGrow, bytes) : Status();
+  if (reserved.ok()) return reserved;
+  reserved_ = bytes;
+  shm_.reset();
+  fds_.close_all_but(-1);
+  control_fd_ = -1;
+  is_made_ = false;
+  return reserved;
+}
+
+Status ServerStore::create_region() {
+  const StoreConfig& config = config_;
   size_t token_bytes = config.token ? strlen(config.token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   Dialer create = {.endpoint = address_.endpoint, .fds = &fds_};
@@ -40,10 +66,10 @@ Status ServerStore::create_region(const StoreConfig& config) {
   Status status;
   wire::HelloReply reply;
   int files[wire::kMaxMemoryFiles];
-  LockGuard hold(control_lock_);
   control_fd_ = create.open(&status, &reply, files, config.dial_timeout_ns);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
+  is_made_ = true;
   bool maps = address_.is_shm() && reply.memory_files > 0;  // a server with an overflow file passes none
   return maps ? map_memory(files, config.region_bytes) : Status();
 }
@@ -74,7 +100,13 @@ ServerStore::~ServerStore() {
   fds_.close_all_but(-1);
 }
 
+int ServerStore::open_connection(Status* status) {
+  if (*status = use(); !status->ok()) return -1;
+  return transport::dial_with_retry(attach_, retry_, status);
+}
+
 transport::Channel* ServerStore::open_channel(Status* status) {
+  if (*status = use(); !status->ok()) return nullptr;
   if (shm_) return new transport::ShmChannel(shm_.get(), &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status).release();
   transport::Channel* channel = transport::ReconnectingChannel::open(attach_, retry_, status).release();
@@ -125,16 +157,29 @@ void ServerStore::leave() {
   if (!shares_fds_) fds_.shut_all();
 }
 
+// A region that is not made yet is made for more than a slab. Where the server has no room, what was promised stays.
+Status ServerStore::grow(uint64_t bytes) {
+  LockGuard hold(control_lock_);
+  if (is_made_) return change_reservation(wire::Op::kGrow, bytes);
+  uint64_t promised = reserved_;
+  Status grown = promised + bytes > kSlabBytes ? create_with_reservation(promised + bytes) : Status();
+  reserved_ = grown.ok() ? promised + bytes : promised;
+  return grown;
+}
+
 void ServerStore::shrink(uint64_t bytes) {
-  Status s = change_reservation(wire::Op::kShrink, bytes);
+  LockGuard hold(control_lock_);
+  Status s = is_made_ ? change_reservation(wire::Op::kShrink, bytes) : Status();
+  if (!is_made_) reserved_ -= bytes;
   if (!s.ok()) log(LogLevel::kDebug, "{}", s.text());  // the server frees it when the connections are closed
 }
 
 Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
   wire::ReserveReply reply;
-  LockGuard hold(control_lock_);
   wire::ReserveRequest request = {bytes, ++sequence_};
-  return call(op, wire::bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
+  Status changed = call(op, wire::bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
+  if (changed.ok()) reserved_ += op == wire::Op::kGrow ? bytes : -bytes;
+  return changed;
 }
 
 Result<uint64_t> ServerStore::free_bytes() {
@@ -187,11 +232,17 @@ Result<Snapshot> ServerStore::snapshot() {
 }
 
 Result<ForkTicket> ServerStore::prepare_fork() {
+  if (!is_used_.load()) return ForkTicket{};
   Result<Snapshot> made = snapshot();
   if (!made.ok()) return made.status();
   ForkTicket ticket;
   ticket.of[0] = *made;
   return ticket;
+}
+
+Status ServerStore::adopt_in_child(ForkTicket ticket) {
+  Status adopted = adopt(ticket.of[0]);
+  return is_used_.load() ? adopted : Status();
 }
 
 // In the child, which has only the forking thread. The objects of the parent's channels remain in this process's copy
@@ -205,6 +256,7 @@ Status ServerStore::adopt(const Snapshot& made) {
   shm_.reset();
   control_fd_ = made.fd;
   sequence_ = 0;
+  is_made_ = made.valid();
   if (!made.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   attach_to(made.region, made.secret);
   return {};

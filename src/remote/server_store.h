@@ -18,11 +18,11 @@ class ServerStore final : public RemoteStore {
 
   transport::Channel* open_channel(Status* status) override;
   void close_channel(transport::Channel* channel) override;
-  Status grow(uint64_t bytes) override { return change_reservation(wire::Op::kGrow, bytes); }
+  Status grow(uint64_t bytes) override;
   void shrink(uint64_t bytes) override;
   Result<ForkTicket> prepare_fork() override;
   void forked_in_parent(ForkTicket ticket) override { close_snapshot(ticket.of[0]); }
-  Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
+  Status adopt_in_child(ForkTicket ticket) override;
   const Address& parsed_address() const { return address_; }
   const char* address() const override { return address_.endpoint.name; }
   const char* transport_name() const override {
@@ -34,7 +34,7 @@ class ServerStore final : public RemoteStore {
   uint32_t call_holders(uint64_t, uint64_t, bool) override { return 1; }
 
   // One more connection to the region, or -1 with the reason in *status.
-  int open_connection(Status* status) { return transport::dial_with_retry(attach_, retry_, status); }
+  int open_connection(Status* status);
   void close_connection(int fd) { fds_.close(fd); }
   const transport::RetryPolicy& retry() const { return retry_; }
 
@@ -74,16 +74,19 @@ class ServerStore final : public RemoteStore {
 
  private:
   ServerStore(const Address& address, const StoreConfig& config)
-      : address_(address), retry_(config.retry), failures_(config.on_failure) {}
-  Status create_region(const StoreConfig& config);
+      : config_(config), address_(address), retry_(config.retry), failures_(config.on_failure) {}
+  Status use();
+  Status create_region() REQUIRES(control_lock_);
+  Status create_with_reservation(uint64_t bytes) REQUIRES(control_lock_);
   Status map_memory(std::span<int> files, uint64_t bytes) REQUIRES(control_lock_);
   void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
   ssize_t look_for_input() REQUIRES(control_lock_);
   bool is_broken() REQUIRES(control_lock_);
   void keep_region_alive();
-  Status change_reservation(wire::Op op, uint64_t bytes);
+  Status change_reservation(wire::Op op, uint64_t bytes) REQUIRES(control_lock_);
   Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) REQUIRES(control_lock_);
 
+  const StoreConfig config_;  // its strings may be gone, unless it is deferred
   const Address address_;
   const transport::RetryPolicy retry_;
   transport::OwnFds fds_;
@@ -91,9 +94,14 @@ class ServerStore final : public RemoteStore {
   transport::Dialer attach_;  // opens further connections to the region
   std::unique_ptr<transport::ShmRegion> shm_;
 
-  Mutex control_lock_;                                  // held while the control connection is in use
-  int control_fd_ GUARDED_BY(control_lock_) = -1;       // keeps the region alive; -1 when it was lost
-  uint64_t sequence_ GUARDED_BY(control_lock_) = 0;     // of the last reservation
+  Mutex control_lock_;                               // held while the control connection is in use
+  int control_fd_ GUARDED_BY(control_lock_) = -1;    // keeps the region alive; -1 when it was lost
+  uint64_t sequence_ GUARDED_BY(control_lock_) = 0;  // of the last reservation
+  uint64_t reserved_ GUARDED_BY(control_lock_) = 0;  // bytes; on the server, or to be when the region is made
+  bool is_made_ GUARDED_BY(control_lock_) = false;   // the region
+  // A channel was opened, so that the region may have content. A fork before that needs no snapshot: the child makes a
+  // region of its own, when it needs one.
+  std::atomic<bool> is_used_{false};
   bool awaits_news_ GUARDED_BY(control_lock_) = false;  // the server will say that its last reply is not true any more
   std::atomic<bool> is_draining_{false};
   bool shares_fds_ = false;  // with a child or parent, whose connections must not be ended

@@ -176,7 +176,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       case Kind::kShmWithSnapshot:
       case Kind::kUcxWithSnapshot:
       case Kind::kFileSnapshot:
-        if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
+        if (!ticket_.valid()) ticket_ = snapshot_of(store_.get());
         return open(store_.get());
       case Kind::kDelayedTcp:
       case Kind::kDelayedShm:
@@ -189,7 +189,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 
   // A channel to a snapshot of the store's region, over a separate connection.
   std::unique_ptr<Channel> open_snapshot() {
-    if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
+    if (!ticket_.valid()) ticket_ = snapshot_of(store_.get());
     dialer_.fds = &fds_;
     dialer_.hello.mode = wire::HelloMode::kAttach;
     dialer_.hello.region = ticket_.of[0].region;

@@ -141,6 +141,12 @@ inline std::unique_ptr<Channel> open(remote::RemoteStore* store) {
   return std::unique_ptr<Channel>(channel);
 }
 
+// What a fork takes. The region has had a channel: before, a fork needs no snapshot.
+inline remote::ForkTicket snapshot_of(remote::RemoteStore* store) {
+  open(store);
+  return *store->prepare_fork();
+}
+
 // Segments over one contiguous buffer.
 inline std::vector<ByteRange> byte_ranges(const std::vector<std::pair<uint64_t, uint32_t>>& ranges, void* buffer) {
   std::vector<ByteRange> out;

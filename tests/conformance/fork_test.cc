@@ -78,6 +78,31 @@ TEST_P(ForkTest, ParentAndChildAreIsolated) {
   EXPECT_EQ(read(channel.get(), 0, childs.size()), childs);
 }
 
+// There is nothing that a snapshot could hold. The child makes a region of its own.
+TEST_P(ForkTest, AForkBeforeTheFirstChannel) {
+  auto store = connect_one();
+  ASSERT_TRUE(store->grow(2 * kSlab).ok());
+  Turn wrote;
+  pid_t pid = fork_child(store.get(), [&] {
+    auto grandchild = [&] {
+      auto channel = open(store.get());
+      CHILD_EXPECT(read(channel.get(), 0, 5000) == Bytes(5000));
+      CHILD_EXPECT(write(channel.get(), 0, pattern(5000, 3)) == 0);
+      return 0;
+    };
+    CHILD_EXPECT(status_of(fork_child(store.get(), grandchild)) == 0);
+    auto channel = open(store.get());
+    CHILD_EXPECT(read(channel.get(), 0, 5000) == Bytes(5000));
+    CHILD_EXPECT(write(channel.get(), 0, pattern(5000, 2)) == 0);
+    wrote.give();
+    return 0;
+  });
+  wrote.take();
+  auto channel = open(store.get());
+  EXPECT_EQ(read(channel.get(), 0, 5000), Bytes(5000));
+  EXPECT_EQ(status_of(pid), 0);
+}
+
 TEST_P(ForkTest, GrandchildrenOutliveTheirAncestors) {
   auto store = connect_one();
   Bytes first = pattern(50000, 1), second = pattern(3000, 2);

@@ -67,6 +67,29 @@ TEST_P(StoreTest, ReservationsGrowAndShrinkWithinTheServersMemory) {
   EXPECT_EQ(server_->stats().reserved_bytes, 64 * kSlab);
 }
 
+TEST_P(StoreTest, ADeferredStoreConnectsWhenItIsNeeded) {
+  std::string where = address();
+  remote::StoreConfig config = {where.c_str(), server_.config().token.c_str(), 64 * kSlab};
+  config.deferred = true;
+  auto store = std::move(*connect_store(config)), late = std::move(*connect_store(config));
+  EXPECT_TRUE(store->grow(kSlab).ok());
+  EXPECT_TRUE(late->grow(kSlab).ok());
+  EXPECT_EQ(server_->stats().regions, 0u);
+  EXPECT_TRUE(store->grow(63 * kSlab).ok());  // the first one as well
+  EXPECT_EQ(server_->stats().reserved_bytes, 64 * kSlab);
+  EXPECT_EQ(late->grow(kSlab).code(), ENOMEM);
+  EXPECT_EQ(server_->stats().reserved_bytes, 64 * kSlab);
+  Status status;
+  EXPECT_EQ(late->open_channel(&status), nullptr);
+  EXPECT_EQ(status.code(), ENOMEM) << status.text();
+  store->shrink(2 * kSlab);
+  auto channel = open(late.get());
+  EXPECT_EQ(write(channel.get(), 0, Bytes(10, 1)), 0);
+  EXPECT_EQ(server_->stats().reserved_bytes / kSlab, 63u);
+  late->shrink(kSlab);
+  EXPECT_EQ(server_->stats().reserved_bytes / kSlab, 62u);
+}
+
 TEST_P(StoreTest, DescriptorsBelongToTheStoreAndAreAllClosed) {
   auto idle = [](auto s) { return s.clients == 0; };
   connect_one();
@@ -97,6 +120,7 @@ TEST_P(StoreTest, AWrongTokenIsRejected) {
 
 TEST_P(StoreTest, AStoppedServerIsReported) {
   auto store = connect_one();
+  auto channel = open(store.get());
   server_->stop();
   EXPECT_EQ(store->grow(kSlab).code(), ECONNRESET);
   EXPECT_EQ(store->grow(kSlab).code(), ECONNRESET);
@@ -155,6 +179,7 @@ TEST(Store, EachTokenHasItsOperationsAndQuota) {
   EXPECT_EQ(beyond.code(), ENOMEM);
   EXPECT_TRUE(strstr(beyond.text(), "token builder")) << beyond.text();
   EXPECT_TRUE(second->grow(kSlab).ok());
+  auto channel = open(store.get());
   EXPECT_EQ(store->prepare_fork().status().code(), EPERM);
 }
 

@@ -390,6 +390,14 @@ void StressWorker::fork() {
   for (int i = 0; i < 20; i++) write_run();  // the child must not see these writes
 }
 
+void StressWorker::start_threads_in_child() {
+  static pager::Pager* pager;
+  pager = &world_.pager;
+  if (!pager->forks().has_snapshot()) return;
+  bool deferred = random_.one_in(2) && pager->evictors().start_when_needed([] { pager->start_threads_late(); });
+  if (!deferred) pager->start_threads();
+}
+
 void StressWorker::run_child(bool all) {
   world_.pager.forks().in_child();
   alarm(kChildSeconds);
@@ -397,14 +405,14 @@ void StressWorker::run_child(bool all) {
   children_.clear();
   for (int fd : pipe_) close(fd);  // the parent's pipe would mix the data of both
   open_pipe();
-  if (random_.one_in(2)) world_.pager.forks().start_threads_in_child();
+  if (random_.one_in(2)) start_threads_in_child();
   auto verify = [&] {
     for (StressWorker* w : world_.workers) {
       if (all || w == this) w->verify_all("after a fork");
     }
   };
   verify();
-  world_.pager.forks().start_threads_in_child();
+  start_threads_in_child();
   for (int i = 0; i < kChildOperations; i++) operate();
   verify();
   os::exit_group(0);

@@ -78,6 +78,7 @@ class StressWorker {
   void pump(std::byte* buffer, size_t bytes, bool into_far);
   void fork();
   [[noreturn]] void run_child(bool all);
+  void start_threads_in_child();
   void reap(bool wait);
 
   World& world_;

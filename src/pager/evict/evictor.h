@@ -75,7 +75,7 @@ class PageFifo {
 
  private:
   static constexpr size_t kMax = 8192;
-  SpinLock lock_;  // count_ is also read without it
+  SpinLock lock_;                            // count_ is also read without it
   PageIndex pages_[kMax] GUARDED_BY(lock_);  // memory is touched as pages come
   size_t first_ GUARDED_BY(lock_) = 0;
   std::atomic<size_t> count_{0};

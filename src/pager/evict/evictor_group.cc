@@ -13,6 +13,7 @@ namespace farside::pager {
 namespace {
 
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
+constexpr uint64_t kUnattended = 512;  // frames that a process may have without an evictor
 constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that another thread needed the core
 
 }  // namespace
@@ -38,13 +39,32 @@ void EvictorGroup::start() {
   if (error) die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
 }
 
-void EvictorGroup::restart() {
+void EvictorGroup::start_late() {
   int error = start_all();
   if (!error) return;
   log(LogLevel::kError,
-      "no more threads may be created after this change of user or namespace (error {}); with {} evictor threads near "
-      "memory may exceed --local",
-      -error, running_.load());
+      "no more threads may be created (error {}); with {} evictor threads near memory may exceed --local", -error,
+      running_.load());
+}
+
+bool EvictorGroup::start_when_needed(void (*begin)()) {
+  if (frames_.used() >= kUnattended) return false;
+  for (unsigned i = 0; i < wanted_; i++) {
+    if (!threads_[i].prepare()) return false;
+    make(i);
+  }
+  frames_.set_attention(kUnattended);
+  deferred_.store(begin);
+  return true;
+}
+
+// Where the lock is taken, threads are not to be started now: the next fault tries again.
+void EvictorGroup::start_if_deferred() {
+  if (!deferred_.load(std::memory_order_relaxed) || !lifecycle_.try_lock()) return;
+  auto begin = deferred_.exchange(nullptr);
+  frames_.set_attention(UINT64_MAX);
+  if (begin) begin();
+  lifecycle_.unlock();
 }
 
 int EvictorGroup::start_all() {
@@ -57,9 +77,13 @@ int EvictorGroup::start_all() {
   return error;
 }
 
-void EvictorGroup::open(unsigned index) {
+void EvictorGroup::make(unsigned index) {
   if (!evictors_[index])
     evictors_[index] = std::make_unique<Evictor>(pages_, huge_, store_, index, observer_, freed_, preferred_);
+}
+
+void EvictorGroup::open(unsigned index) {
+  make(index);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
 }
@@ -228,6 +252,8 @@ void EvictorGroup::reset_in_child() {
   pausing_.store(false);
   background_wanted_.store(false);
   kept_.store(false);
+  deferred_.store(nullptr);
+  frames_.set_attention(UINT64_MAX);
   for (EvictorSlot& slot : slots_) {
     slot.work.reset_in_child();
     slot.asleep.store(false);

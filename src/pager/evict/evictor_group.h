@@ -51,8 +51,16 @@ class EvictorGroup {
   bool has_spare_core() const { return !core_.is_crowded(); }
 
   // Starts the threads. They block all signals, touch no far memory, and their system calls are not trapped by the
-  // guard.
+  // guard. Ends the process where it may have none.
   void start();
+  // The same, for a program that runs: where it may have no more threads, it goes on without.
+  void start_late();
+  // Instead of start(): `begin` is called when an evictor is needed, or 2 MiB of frames are in use. It calls
+  // Pager::start_threads_late(). It may be called under a fault, so it must be async-signal-safe. Most processes of a
+  // tree never need one. False: so many frames are in use already, or threads cannot be started so.
+  bool start_when_needed(void (*begin)());
+  // The same as if one was needed. Nothing if the threads run. Async-signal-safe.
+  void start_if_deferred();
   void stop();
   // No thread is stopped any more: the process can create no others.
   void keep_threads() { kept_.store(true); }
@@ -65,7 +73,7 @@ class EvictorGroup {
     if (!started() || kept_.load()) return call();
     stop();
     long result = call();
-    restart();
+    start_late();
     return result;
   }
 
@@ -97,9 +105,9 @@ class EvictorGroup {
 
  private:
   int start_all();
+  void make(unsigned index);
   void open(unsigned index);
   int start_one(unsigned index);
-  void restart();
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
@@ -109,6 +117,7 @@ class EvictorGroup {
   void relieve_waiting(unsigned rounds);
   void sleep(unsigned index);
   void wake(unsigned index) {
+    start_if_deferred();
     EvictorSlot& slot = slots_[index];
     if (slot.asleep.load(std::memory_order_seq_cst) && slot.asleep.exchange(false)) slot.work.wake_all();
   }
@@ -146,8 +155,9 @@ class EvictorGroup {
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> kept_{false};
-  Mutex lifecycle_;  // pause() to resume(), or a stop and a start; new in the child of a fork
-  Event halted_;     // signalled when an evictor has halted
+  std::atomic<void (*)()> deferred_{nullptr};  // what starts the threads
+  Mutex lifecycle_;                            // pause() to resume(), or a stop and a start; new in the child of a fork
+  Event halted_;                               // signalled when an evictor has halted
 };
 
 }  // namespace farside::pager

@@ -31,21 +31,26 @@ std::string_view thp_setting(std::span<char> buffer) {
 }  // namespace
 
 void HugePath::open() {
-  if (use_ == HugePages::kNever || twins_.enabled()) return;
+  if (!can_open()) return;
   char buffer[64];
-  std::string_view setting = thp_setting(buffer);
-  if (setting != "always" && setting != "madvise") return;
   bool disabled = os::call(SYS_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0) != 0;
-  thp_always_ = setting == "always" && !disabled;
+  thp_always_ = thp_setting(buffer) == "always" && !disabled;
   thp_advised_ = !disabled;
   ContentSums::init();
   pool_.open();
 }
 
-// Calls visit(huge page) for each huge page of which the range has pages. None where there are no huge pages.
+bool HugePath::can_open() const {
+  if (use_ == HugePages::kNever || twins_.enabled() || !pool_.is_possible()) return false;
+  char buffer[64];
+  std::string_view setting = thp_setting(buffer);
+  return setting == "always" || setting == "madvise";
+}
+
+// Calls visit(huge page) for each huge page of which the range has pages. None where huge pages are never used.
 template <typename Visit>
 void HugePath::for_each_huge(PageIndex first, uint64_t count, Visit visit) {
-  if (!is_open() || count == 0) return;
+  if (count == 0 || use_ == HugePages::kNever || twins_.enabled()) return;
   HugeIndex last = huge_of(static_cast<PageIndex>(first + count - 1));
   for (HugeIndex e = huge_of(first); e <= last && e < huge_table_.count(); e++) visit(e);
 }

@@ -57,8 +57,10 @@ class HugePath {
         evictors_(evictors),
         use_(use) {}
 
-  // Ordinary code. Without it, or where it finds that the kernel lacks what is needed, no huge page is fetched whole.
+  // Async-signal-safe. Without it, or where it finds that the kernel lacks what is needed, no huge page is fetched
+  // whole.
   void open();
+  bool can_open() const;
   bool is_open() const { return pool_.is_open(); }
   // For programs with processes that share its memory but are not its threads.
   void assume_other_writers() { other_writers_.store(true, std::memory_order_relaxed); }

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "base/os.h"
 
@@ -28,24 +29,24 @@ std::byte* reserve(uint64_t bytes) {
 FramePool::~FramePool() { close(); }
 
 void FramePool::close() {
-  if (slots_) os::munmap(slots_, kSlots * kHugeBytes);
-  if (scratch_) os::munmap(scratch_, kSlots * kHugeBytes);
-  slots_ = scratch_ = nullptr;
+  for (std::byte* area : {slots_.exchange(nullptr), std::exchange(scratch_, nullptr)}) {
+    if (area) os::munmap(area, kSlots * kHugeBytes);
+  }
 }
 
 bool FramePool::open() {
   if (is_open()) return true;
-  if (!space_.moves_frames()) return false;
+  if (!is_possible()) return false;
   scratch_ = reserve(kSlots * kHugeBytes);
   std::byte* slots = reserve(kSlots * kHugeBytes);
   if (!slots || !scratch_ || space_.watch(slots, kSlots * kHugeBytes) != 0) {
-    slots_ = slots;
+    slots_.store(slots);
     close();
     return false;
   }
   free_.store(0);
   empty_.store(~uint64_t{0});
-  slots_ = slots;
+  slots_.store(slots, std::memory_order_release);
   return true;
 }
 
@@ -98,7 +99,8 @@ void FramePool::drop_copied(Slot slot) {
 
 void FramePool::reset_in_child() {
   uint64_t frames = free() * kHugePages;
-  slots_ = scratch_ = nullptr;  // the child does not have the addresses
+  slots_.store(nullptr);  // the child does not have the addresses
+  scratch_ = nullptr;
   free_.store(0);
   empty_.store(0);
   asked_.store(0);

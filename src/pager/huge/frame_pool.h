@@ -24,10 +24,13 @@ class FramePool : public NearObject {
   FramePool(FarSpace& space, Frames& frames) : space_(space), frames_(frames) {}
   ~FramePool();
 
-  // Reserves addresses. False: the kernel lacks what the pool needs, and there are no frames.
+  // Reserves addresses. False: the kernel lacks what the pool needs, and there are no frames. Other threads may run.
   bool open();
-  bool is_open() const { return slots_ != nullptr; }
-  std::byte* address_of(Slot slot) const { return slots_ + static_cast<uint64_t>(slot) * kHugeBytes; }
+  bool is_possible() const { return space_.moves_frames(); }
+  bool is_open() const { return slots_.load(std::memory_order_acquire) != nullptr; }
+  std::byte* address_of(Slot slot) const {
+    return slots_.load(std::memory_order_relaxed) + static_cast<uint64_t>(slot) * kHugeBytes;
+  }
 
   // A free frame with any content, or -1.
   Slot take();
@@ -94,7 +97,8 @@ class FramePool : public NearObject {
 
   FarSpace& space_;
   Frames& frames_;
-  std::byte* slots_ = nullptr;      // kSlots huge pages, watched: the kernel moves frames to watched memory only
+  // kSlots huge pages, watched: the kernel moves frames to watched memory only. Set last by open().
+  std::atomic<std::byte*> slots_{nullptr};
   std::byte* scratch_ = nullptr;    // as many, not watched, in which the frame of a slot is made
   std::atomic<uint64_t> free_{0};   // bit of a slot: has a free frame
   std::atomic<uint64_t> empty_{0};  // has no frame. In neither: the slot is in use

@@ -102,9 +102,15 @@ class Frames {
     return share < 64 ? (usable / 4 < 64 ? usable / 4 : 64) : (share > 4096 ? 4096 : share);
   }
   bool low() const { return is_below(0); }
+  // low() is true also from so many frames in use on: for evictors that are started when they are needed.
+  void set_attention(uint64_t used) { attention_.store(used, std::memory_order_relaxed); }
   // Whether fewer frames are free than the low-water mark (level 0), than half of it (level 1), a quarter (level 2) and
   // so on, or the limit falls. Evictor number `level` starts to work then.
-  bool is_below(unsigned level) const { return is_shrinking() || used() + (low_water() >> level) > usable(); }
+  bool is_below(unsigned level) const {
+    uint64_t now = used();
+    return now + (low_water() >> level) > usable() || is_shrinking() ||
+           now > attention_.load(std::memory_order_relaxed);
+  }
 
   // Too few free frames for pages that no thread has requested yet.
   bool scarce() const { return used() + low_water() / 4 > usable(); }
@@ -168,6 +174,7 @@ class Frames {
   alignas(kCacheLine) std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> target_{0};
   std::atomic<uint64_t> reserved_{0};
+  std::atomic<uint64_t> attention_{UINT64_MAX};
   // Written by evictors for each batch, and by threads that refill.
   alignas(kCacheLine) std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> peak_{0};

@@ -54,8 +54,8 @@ class Sizing {
   Frames& frames_;
   ThreadRegistry& threads_;
   const double slowdown_;
-  uint64_t due_ = 0;          // ticks
-  uint64_t machine_due_ = 0;  // ns
+  uint64_t due_ = 0;                        // ticks
+  uint64_t machine_due_ = 0;                // ns
   std::optional<AvailableMemory> machine_;  // most processes are too small to need it
   std::optional<Sizer> sizer_;
   Totals before_;          // at the last step

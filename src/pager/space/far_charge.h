@@ -3,6 +3,8 @@
 //
 // Thread-safe. Callers have signals blocked. Most calls cost a lock; every few hundred MiB the server is asked.
 #pragma once
+#include <algorithm>
+
 #include "base/sync.h"
 #include "remote/remote_store.h"
 
@@ -15,6 +17,11 @@ class FarCharge {
   // A range of far memory from `offset` on becomes part of an allocation. ENOMEM: far memory is full.
   Status charge(uint64_t offset, size_t bytes);
   void uncharge(uint64_t offset, size_t bytes);
+  // Whether a charge of so much asks the server, which keeps the first slab for each process.
+  bool asks_server(size_t bytes) {
+    LockGuard guard(mutex_);
+    return charged_ + bytes > std::max(reserved_, remote::kSlabBytes);
+  }
 
   // No charge changes meanwhile, for a fork.
   void lock() ACQUIRE(mutex_) { mutex_.lock(); }

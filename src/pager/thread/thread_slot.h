@@ -88,7 +88,7 @@ class ThreadRegistry {
 
   remote::RemoteStore* store_;
   Frames& frames_;
-  SpinLock lock_;  // guards changes of slots_ and count_, and the assignment of slots
+  SpinLock lock_;                   // guards changes of slots_ and count_, and the assignment of slots
   ThreadSlot* slots_[kMaxThreads];  // not initialized beyond count_, so that a small process touches little memory
   std::atomic<size_t> count_{0};
 };

@@ -54,7 +54,8 @@ constexpr unsigned kMaxArenas = 16;
 // Set once by enable_far_heap, before the program's main() and its threads.
 pager::Pager* g_pager = nullptr;
 unsigned g_arena_count = 0;
-// The first one is made by enable_far_heap, each other one by the first thread that needs it: an arena touches 25 pages.
+// The first one is made by enable_far_heap, each other one by the first thread that needs it: an arena touches 25
+// pages.
 constexpr unsigned kNotMade = UINT32_MAX, kBeingMade = UINT32_MAX - 1;
 std::atomic<unsigned> g_arenas[kMaxArenas];
 std::atomic<unsigned> g_next_arena{0};

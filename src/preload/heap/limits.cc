@@ -21,8 +21,8 @@ struct Usage {
   uint64_t addresses = 0, data = 0;
 };
 
-uint64_t g_distance = 0;  // 0: far memory is not in use
-Usage g_own;              // of Farside
+uint64_t g_distance = 0;                                  // 0: far memory is not in use
+std::atomic<uint64_t> g_own_addresses{0}, g_own_data{0};  // of Farside
 std::atomic<bool> g_limited{false};
 std::atomic<int64_t> g_heap_bytes{0};
 std::atomic<uint64_t> g_mapped_addresses{0}, g_mapped_data{0};  // in the far space, when the list was last free
@@ -77,12 +77,20 @@ rlim_t soft_limit_of_program(int resource) {
 
 }  // namespace
 
-void begin_own_memory() { g_own = kernel_usage(); }
+OwnMemory::OwnMemory() {
+  Usage now = kernel_usage();
+  addresses_ = now.addresses;
+  data_ = now.data;
+}
+
+OwnMemory::~OwnMemory() {
+  Usage now = kernel_usage();
+  g_own_addresses.fetch_add(saturating_sub(now.addresses, addresses_));
+  g_own_data.fetch_add(saturating_sub(now.data, data_));
+}
 
 // The far space, its tables and what the server stores take less than three times its size.
-bool end_own_memory(uint64_t space) {
-  Usage now = kernel_usage();
-  g_own = {saturating_sub(now.addresses, g_own.addresses), saturating_sub(now.data, g_own.data)};
+bool begin_limits(uint64_t space) {
   g_distance = kSpacesInLimit * space + kGiB;  // more than a limit that the run began with
   return note_limit();
 }
@@ -114,8 +122,8 @@ bool is_within_limits(uint64_t bytes, Growth growth) {
   count_mappings();
   Usage used = kernel_usage();
   auto heap = static_cast<uint64_t>(g_heap_bytes.load());
-  uint64_t addresses = saturating_sub(used.addresses, g_own.addresses) + heap + g_mapped_addresses.load();
-  uint64_t data = saturating_sub(used.data, g_own.data) + heap + g_mapped_data.load();
+  uint64_t addresses = saturating_sub(used.addresses, g_own_addresses.load()) + heap + g_mapped_addresses.load();
+  uint64_t data = saturating_sub(used.data, g_own_data.load()) + heap + g_mapped_data.load();
   if (addresses + bytes > soft_limit_of_program(RLIMIT_AS)) return false;
   return growth == Growth::kAddresses || data + bytes <= soft_limit_of_program(RLIMIT_DATA);
 }

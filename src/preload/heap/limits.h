@@ -12,11 +12,21 @@
 
 namespace farside::preload {
 
-// Around the start of Farside in a process: what it takes by itself is not the program's. space: bytes of the far
-// space.
-// The second one returns whether the program has a limit: then freed memory of the heap is to be purged at once.
-void begin_own_memory();
-bool end_own_memory(uint64_t space);
+// While one exists, what is mapped is Farside's, and not the program's.
+class OwnMemory {
+ public:
+  OwnMemory();
+  ~OwnMemory();
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+
+ private:
+  uint64_t addresses_, data_;
+};
+
+// Far memory is in use from now on. space: bytes of the far space. Returns whether the program has a limit: then freed
+// memory of the heap is to be purged at once.
+bool begin_limits(uint64_t space);
 
 // Whether limits of this kind are the program's, at a distance from the kernel's.
 bool is_program_limit(int resource);

@@ -2,8 +2,13 @@
 // must be no obstacle, and follow.
 #include <dirent.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "far.h"
@@ -146,13 +151,12 @@ static void after_a_change_of_user(void) {
 
 // As daemons do: nothing of the file system is visible after the change of the root directory, the new user may not use
 // the server's socket, and no descriptor of the program is open. A fork and a new thread reach the memory server.
-static void after_chroot(void) {
-  if (geteuid() != 0) return;
+static void use_after_chroot(int use_before) {
   char empty[] = "/tmp/farside-root-XXXXXX";
   CHECK(mkdtemp(empty));
   pid_t child = fork();
   if (child == 0) {
-    use_far_memory(13);
+    if (use_before) use_far_memory(13);
     CHECK(chroot(empty) == 0 && chdir("/") == 0 && close_range(3, ~0U, 0) == 0);
     CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
     pid_t fork_of_child = fork();
@@ -168,6 +172,29 @@ static void after_chroot(void) {
   }
   CHECK(ended_with(child, 0));
   CHECK(rmdir(empty) == 0);
+}
+
+static void after_chroot(void) {
+  if (geteuid() != 0) return;
+  use_after_chroot(0);
+  use_after_chroot(1);
+}
+
+// Afterwards no thread can be started and nothing connected.
+static void after_seccomp(void) {
+  if (in_handler_mode()) return;
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+  };
+  struct sock_fprog filter = {sizeof code / sizeof *code, code};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+  use_far_memory(16);
 }
 
 // Unless the machine forbids them.
@@ -210,6 +237,7 @@ int main(int argc, char** argv) {
                                            {"credentials", credentials},
                                            {"after_a_change_of_user", after_a_change_of_user},
                                            {"after_chroot", after_chroot},
+                                           {"after_seccomp", after_seccomp},
                                            {"namespaces", namespaces},
                                            {"process_namespace", process_namespace},
                                            {NULL, NULL}};

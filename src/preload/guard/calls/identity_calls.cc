@@ -1,6 +1,7 @@
 #include "preload/guard/calls/identity_calls.h"
 
 #include <linux/sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -35,9 +36,39 @@ long unshare_call(const Call& call) {
   return r;
 }
 
+// Whether the process may not be able to reach the memory server afterwards, or to start a thread: by its root
+// directory, its user, its namespaces or a filter of its calls.
+bool takes_rights(const Call& call) {
+  constexpr long kLandlockRestrictSelf = 446;
+  switch (call.number) {
+    case SYS_prctl:
+      return call.arg[0] == PR_SET_SECCOMP;
+    case SYS_seccomp:
+    case kLandlockRestrictSelf:
+    case SYS_chroot:
+    case SYS_pivot_root:
+    case SYS_unshare:
+    case SYS_setns:
+    case SYS_setuid:
+    case SYS_setreuid:
+    case SYS_setresuid:
+    case SYS_setfsuid:
+    case SYS_setgid:
+    case SYS_setregid:
+    case SYS_setresgid:
+    case SYS_setfsgid:
+    case SYS_setgroups:
+    case SYS_capset:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 bool identity_call(const Call& call, long* result) {
+  if (takes_rights(call)) guard_pager()->evictors().start_if_deferred();
   switch (call.number) {
     case SYS_unshare:
       *result = unshare_call(call);

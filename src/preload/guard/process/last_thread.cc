@@ -34,6 +34,11 @@ bool others_are_farsides() {
 
 void note_thread_end(int status) { g_status.store(status); }
 
+bool is_last_thread() {
+  bool is_first = os::gettid() == os::getpid();
+  return os::thread_count() == (!is_first && first_thread_has_ended() ? 2 : 1);
+}
+
 bool program_has_ended(int* status) {
   constexpr uint64_t kPauseNs = 20'000'000;
   static uint64_t looked_ns = 0;  // of the one evictor that calls this

@@ -8,6 +8,9 @@ namespace farside::preload {
 // Async-signal-safe.
 void note_thread_end(int status);
 
+// Whether no other thread is left. Farside must have none. Async-signal-safe.
+bool is_last_thread();
+
 // True if only threads of Farside are left. Then status is what the process ends with.
 bool program_has_ended(int* status);
 
