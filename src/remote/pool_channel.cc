@@ -136,24 +136,24 @@ int PoolChannel::send(Request* request) {
 int PoolChannel::targets(Request* request, ServerSet* all) {
   for (;;) {
     ServerSet lost = refresh();
-    unsigned failed = kMaxServers;
+    ServerSet failed = 0;
     *all = 0;
     int r = read_targets(request, lost, all, &failed);
     for_each(*all, [&](unsigned server) { open(server); });
     if (servers_.states().reused != reused_) continue;
-    return failed == kMaxServers ? r : servers_.fail_request(r, failed);
+    return failed == 0 ? r : servers_.fail_request(r, failed);
   }
 }
 
 // Slabs without holder read as zeros, which are stored in the buffers here. Discards are sent as a whole, and need no
-// servers of each piece. *failed: a lost holder of a slab that no other server holds.
-int PoolChannel::read_targets(Request* request, ServerSet lost, ServerSet* all, unsigned* failed) {
+// servers of each piece. *failed: the holders of a slab, where all are lost.
+int PoolChannel::read_targets(Request* request, ServerSet lost, ServerSet* all, ServerSet* failed) {
   size_t count = 0;
   request->versions = request->joining = 0;
   return for_each_piece({request->ranges, request->count}, [&](uint64_t slab, const ByteRange& piece) {
     ServerSet servers = 0;
     if (int r = targets_of(request, slab, lost, &servers); r < 0) {
-      if (r == -ECONNRESET) *failed = static_cast<unsigned>(std::countr_zero(servers));
+      if (r == -ECONNRESET) *failed = servers;
       return r;
     }
     if (servers == 0 && request->kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
@@ -319,12 +319,12 @@ void PoolChannel::drop(unsigned server) {
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Request* request) {
-  if (request->refusing != kMaxServers) return servers_.fail_request(request->error, request->refusing);
+  if (request->refusing != kMaxServers) return servers_.fail_request(request->error, only(request->refusing));
   bool is_read = request->kind == Kind::kRead;
   if (!request->incomplete && !(is_read && has_moved(*request))) return 1;
   if (is_read) return send(request);
-  unsigned lost = lost_holder(*request);
-  return lost == kMaxServers ? 1 : servers_.fail_request(request->error, lost);
+  ServerSet lost = lost_holders(*request);
+  return lost == 0 ? 1 : servers_.fail_request(request->error, lost);
 }
 
 // Whether servers of its slabs have changed since it was sent. Then the slab may have been removed from the server that
@@ -338,18 +338,18 @@ bool PoolChannel::has_moved(const Request& request) const {
   return versions != request.versions;
 }
 
-// kMaxServers if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was
+// None if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was
 // not lost then either, and a server that became a holder since then was joining, since a repair waits for writes that
-// began before. Else a lost holder of a piece.
-unsigned PoolChannel::lost_holder(const Request& request) const {
-  unsigned found;
+// began before. Else the holders of a piece.
+ServerSet PoolChannel::lost_holders(const Request& request) const {
+  ServerSet found;
   ServerStates before;
   do {
-    found = kMaxServers;
+    found = 0;
     before = servers_.states();
     for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {
       ServerSet holders = servers_.holders(slab);
-      if (holders != 0 && (holders & ~before.lost) == 0) found = static_cast<unsigned>(std::countr_zero(holders));
+      if ((holders & ~before.lost) == 0) found |= holders;
       return 0;
     });
   } while (servers_.states().reused != before.reused);

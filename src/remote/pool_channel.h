@@ -53,7 +53,7 @@ class PoolChannel final : public transport::Channel {
   int send_to(Request* request, unsigned server, int pipe);
   std::span<transport::ByteRange> part_for(const Request& request, unsigned server);
   int targets(Request* request, ServerSet* all);
-  int read_targets(Request* request, ServerSet lost, ServerSet* all, unsigned* failed);
+  int read_targets(Request* request, ServerSet lost, ServerSet* all, ServerSet* failed);
   int targets_of(Request* request, uint64_t slab, ServerSet lost, ServerSet* servers);
   ServerSet refresh();
   bool has_moved(const Request& request) const;
@@ -62,7 +62,7 @@ class PoolChannel final : public transport::Channel {
   void ask(Request* request, unsigned server);
   void answered(Request* request, unsigned server, int result);
   int conclude(Request* request);
-  unsigned lost_holder(const Request& request) const;
+  ServerSet lost_holders(const Request& request) const;
   void open(unsigned server);
   void drop(unsigned server);
   Request* find(transport::Token token);

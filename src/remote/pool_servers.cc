@@ -223,9 +223,12 @@ void PoolServers::lose(unsigned server, PoolMember* m, const char* reason) {
                     : "; the program ends when it accesses data that was stored there (--replicas 2 keeps copies)");
 }
 
-// A slab or a request needs the server, so its number stays.
-int PoolServers::fail_request(int error, unsigned server) const {
-  if (on_failure_) on_failure_((*this)[server].failure());
+// A slab or a request needs the servers, so their numbers stay.
+int PoolServers::fail_request(int error, ServerSet servers) const {
+  auto last = static_cast<unsigned>(std::countr_zero(servers));
+  auto lost_ns = [&](unsigned s) { return member(s)->retry_ns - member(s)->wait_ns; };  // later than all: just now
+  for_each(servers, [&](unsigned s) { last = lost_ns(s) > lost_ns(last) ? s : last; });
+  if (on_failure_) on_failure_((*this)[last].failure());
   return error;
 }
 

@@ -139,8 +139,9 @@ class PoolServers {
   void lose(unsigned server, const char* reason) { lose(server, member(server), reason); }
   // Likewise, in a forked child for which it has no snapshot.
   void lose_in_child(unsigned server) { mark_lost(server, member(server)); }
-  // Reports that a request fails for good, with the reason of a server that is lost or refused it. Returns the error.
-  int fail_request(int error, unsigned server) const;
+  // Reports that a request fails for good, with the reason of the server that refused it, or of that which was lost
+  // last. Returns the error.
+  int fail_request(int error, ServerSet servers) const;
 
  private:
   // While one lives, no server is deleted. Async-signal-safe.
