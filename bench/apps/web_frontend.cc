@@ -90,7 +90,7 @@ class FrontEnd : public App {
         keys_(share_of(a.size, kTableShare) / kPairBytes),
         elements_(share_of(a.size, 1 - kTableShare) / Element::kBytes),
         zipf_(keys_, kSkew),
-        latencies_(a.operations ? a.operations : elements_.size()) {
+        latencies_(a.operations ? a.operations : elements_.size() / 2) {
     users_.reserve(keys_);
     for (uint64_t i = 0; i < keys_; i++) users_.try_emplace(key_of(i), User{{mix(a.seed ^ i), i}});
     in_parallel(a.threads, elements_.size(), [&](unsigned, uint64_t begin, uint64_t end) {
