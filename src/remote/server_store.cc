@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -35,23 +36,23 @@ Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address
 Status ServerStore::use() {
   if (is_used_.load(std::memory_order_acquire)) return {};
   LockGuard hold(control_lock_);
-  Status made = is_made_ ? Status() : create_with_reservation(reserved_);
+  Status made = is_made_ ? Status() : create_with_reservation();
   if (made.ok()) is_used_.store(true, std::memory_order_release);
   return made;
 }
 
 // Without the reservation there is no region: a region that takes nothing from the server holds nothing.
-Status ServerStore::create_with_reservation(uint64_t bytes) {
-  if (Status s = create_region(); !s.ok()) return s;
-  reserved_ = 0;
-  Status reserved = bytes > 0 ? change_reservation(wire::Op::kGrow, bytes) : Status();
-  if (reserved.ok()) return reserved;
+Status ServerStore::create_with_reservation() {
+  uint64_t bytes = std::exchange(reserved_, 0);
+  Status made = create_region();
+  if (made.ok() && bytes > 0) made = change_reservation(wire::Op::kGrow, bytes);
+  if (made.ok()) return made;
   reserved_ = bytes;
   shm_.reset();
   fds_.close_all_but(-1);
   control_fd_ = -1;
   is_made_ = false;
-  return reserved;
+  return made;
 }
 
 Status ServerStore::create_region() {
@@ -161,9 +162,9 @@ void ServerStore::leave() {
 Status ServerStore::grow(uint64_t bytes) {
   LockGuard hold(control_lock_);
   if (is_made_) return change_reservation(wire::Op::kGrow, bytes);
-  uint64_t promised = reserved_;
-  Status grown = promised + bytes > kSlabBytes ? create_with_reservation(promised + bytes) : Status();
-  reserved_ = grown.ok() ? promised + bytes : promised;
+  reserved_ += bytes;
+  Status grown = reserved_ > kSlabBytes ? create_with_reservation() : Status();
+  if (!grown.ok()) reserved_ -= bytes;
   return grown;
 }
 

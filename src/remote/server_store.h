@@ -77,7 +77,7 @@ class ServerStore final : public RemoteStore {
       : config_(config), address_(address), retry_(config.retry), failures_(config.on_failure) {}
   Status use();
   Status create_region() REQUIRES(control_lock_);
-  Status create_with_reservation(uint64_t bytes) REQUIRES(control_lock_);
+  Status create_with_reservation() REQUIRES(control_lock_);
   Status map_memory(std::span<int> files, uint64_t bytes) REQUIRES(control_lock_);
   void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
   ssize_t look_for_input() REQUIRES(control_lock_);
