@@ -36,19 +36,9 @@ long unshare_call(const Call& call) {
   return r;
 }
 
-// Whether the process may not be able to reach the memory server afterwards, or to start a thread: by its root
-// directory, its user, its namespaces or a filter of its calls.
-bool takes_rights(const Call& call) {
-  constexpr long kLandlockRestrictSelf = 446;
-  switch (call.number) {
-    case SYS_prctl:
-      return call.arg[0] == PR_SET_SECCOMP;
-    case SYS_seccomp:
-    case kLandlockRestrictSelf:
-    case SYS_chroot:
-    case SYS_pivot_root:
-    case SYS_unshare:
-    case SYS_setns:
+// The user, the groups or the capabilities, of each thread by itself.
+bool sets_identity(long number) {
+  switch (number) {
     case SYS_setuid:
     case SYS_setreuid:
     case SYS_setresuid:
@@ -65,10 +55,30 @@ bool takes_rights(const Call& call) {
   }
 }
 
+// Whether the process may not be able to reach the memory server afterwards, or to start a thread: by its root
+// directory, its user, its namespaces or a filter of its calls.
+bool takes_rights(const Call& call) {
+  constexpr long kLandlockRestrictSelf = 446;
+  switch (call.number) {
+    case SYS_prctl:
+      return call.arg[0] == PR_SET_SECCOMP;
+    case SYS_seccomp:
+    case kLandlockRestrictSelf:
+    case SYS_chroot:
+    case SYS_pivot_root:
+    case SYS_unshare:
+    case SYS_setns:
+      return true;
+    default:
+      return sets_identity(call.number);
+  }
+}
+
 }  // namespace
 
 bool identity_call(const Call& call, long* result) {
-  if (takes_rights(call)) guard_pager()->evictors().start_if_deferred();
+  if (!takes_rights(call)) return false;
+  guard_pager()->evictors().start_if_deferred();
   switch (call.number) {
     case SYS_unshare:
       *result = unshare_call(call);
@@ -77,20 +87,10 @@ bool identity_call(const Call& call, long* result) {
       *result = issue(call);
       if (*result == -EINVAL) *result = issue_without_threads(call);
       return true;
-    case SYS_setuid:
-    case SYS_setgid:
-    case SYS_setreuid:
-    case SYS_setregid:
-    case SYS_setresuid:
-    case SYS_setresgid:
-    case SYS_setfsuid:
-    case SYS_setfsgid:
-    case SYS_setgroups:
-    case SYS_capset:
+    default:
+      if (!sets_identity(call.number)) return false;
       *result = table_call(call, issue_without_threads);
       return true;
-    default:
-      return false;
   }
 }
 
