@@ -47,7 +47,8 @@ Status AddressSpace::commit(std::byte* address, size_t bytes) {
   std::byte* done = address;
   Status charged;
   table_.for_each_part(address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
-    if (charge_.asks_server(count * kPageSize)) evictors_.start_if_deferred();  // the process is none of the small ones
+    bool is_large = evictors_.is_deferred() && charge_.asks_server(count * kPageSize);
+    if (is_large) evictors_.start_if_deferred();  // the process is none of the small ones
     charged = charge_.charge(PageTable::far_of(first), count * kPageSize);
     if (!charged.ok()) return false;
     make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros

@@ -60,7 +60,7 @@ bool EvictorGroup::start_when_needed(void (*begin)()) {
 
 // Where the lock is taken, threads are not to be started now: the next fault tries again.
 void EvictorGroup::start_if_deferred() {
-  if (!deferred_.load(std::memory_order_relaxed) || !lifecycle_.try_lock()) return;
+  if (!is_deferred() || !lifecycle_.try_lock()) return;
   auto begin = deferred_.exchange(nullptr);
   frames_.set_attention(UINT64_MAX);
   if (begin) begin();

@@ -59,6 +59,7 @@ class EvictorGroup {
   // Pager::start_threads_late(). It may be called under a fault, so it must be async-signal-safe. Most processes of a
   // tree never need one. False: so many frames are in use already, or threads cannot be started so.
   bool start_when_needed(void (*begin)());
+  bool is_deferred() const { return deferred_.load(std::memory_order_relaxed) != nullptr; }
   // The same as if one was needed. Nothing if the threads run. Async-signal-safe.
   void start_if_deferred();
   void stop();

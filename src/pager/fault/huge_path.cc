@@ -31,20 +31,26 @@ std::string_view thp_setting(std::span<char> buffer) {
 }  // namespace
 
 void HugePath::open() {
-  if (!can_open()) return;
   char buffer[64];
+  std::string_view setting = usable_setting(buffer);
+  if (setting.empty()) return;
   bool disabled = os::call(SYS_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0) != 0;
-  thp_always_ = thp_setting(buffer) == "always" && !disabled;
+  thp_always_ = setting == "always" && !disabled;
   thp_advised_ = !disabled;
   ContentSums::init();
   pool_.open();
 }
 
 bool HugePath::can_open() const {
-  if (use_ == HugePages::kNever || twins_.enabled() || !pool_.is_possible()) return false;
   char buffer[64];
+  return !usable_setting(buffer).empty();
+}
+
+// The kernel's setting, or "" where there are no huge pages.
+std::string_view HugePath::usable_setting(std::span<char> buffer) const {
+  if (use_ == HugePages::kNever || twins_.enabled() || !pool_.is_possible()) return {};
   std::string_view setting = thp_setting(buffer);
-  return setting == "always" || setting == "madvise";
+  return setting == "always" || setting == "madvise" ? setting : std::string_view();
 }
 
 // Calls visit(huge page) for each huge page of which the range has pages. None where huge pages are never used.

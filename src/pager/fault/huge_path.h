@@ -18,6 +18,7 @@
 // Everything here but open() and advise() is async-signal-safe.
 #pragma once
 #include <span>
+#include <string_view>
 
 #include "abi/options.h"
 #include "pager/evict/evictor_group.h"
@@ -107,6 +108,7 @@ class HugePath {
 
   // Not while each use of a sampled page is to be seen.
   bool is_enabled() const { return is_open() && frames_.limit() >= kMinLimitPages && !samples_.is_open(); }
+  std::string_view usable_setting(std::span<char> buffer) const;
   template <typename Visit>
   void for_each_huge(PageIndex first, uint64_t count, Visit visit);
   bool wants_first_touch(HugeIndex huge) const;

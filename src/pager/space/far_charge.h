@@ -17,7 +17,8 @@ class FarCharge {
   // A range of far memory from `offset` on becomes part of an allocation. ENOMEM: far memory is full.
   Status charge(uint64_t offset, size_t bytes);
   void uncharge(uint64_t offset, size_t bytes);
-  // Whether a charge of so much asks the server, which keeps the first slab for each process.
+  // Whether a charge of so much needs more than a slab of the server, which is connected to then
+  // (StoreConfig::deferred).
   bool asks_server(size_t bytes) {
     LockGuard guard(mutex_);
     return charged_ + bytes > std::max(reserved_, remote::kSlabBytes);

@@ -56,7 +56,7 @@ pager::Pager* g_pager = nullptr;
 unsigned g_arena_count = 0;
 // The first one is made by enable_far_heap, each other one by the first thread that needs it: an arena touches 25
 // pages.
-constexpr unsigned kNotMade = UINT32_MAX, kBeingMade = UINT32_MAX - 1;
+constexpr unsigned kNotMade = 0, kBeingMade = UINT32_MAX;  // 0 is the near arena
 std::atomic<unsigned> g_arenas[kMaxArenas];
 std::atomic<unsigned> g_next_arena{0};
 std::atomic<bool> g_purges_at_once{false};
@@ -140,7 +140,6 @@ Status make_arena(unsigned* index) {
 
 Status enable_far_heap(pager::Pager* pager) {
   g_pager = pager;
-  for (std::atomic<unsigned>& arena : g_arenas) arena.store(kNotMade);
   unsigned first;
   Status made = make_arena(&first);
   if (!made.ok()) return made;
@@ -187,7 +186,7 @@ void purge_at_once() {
 void purge_always() {
   if (g_purges_at_once.exchange(true)) return;
   for (const std::atomic<unsigned>& arena : g_arenas) {
-    if (unsigned made = arena.load(); made < kBeingMade) purge_arena_always(made);
+    if (unsigned made = arena.load(); made != kNotMade && made != kBeingMade) purge_arena_always(made);
   }
 }
 
