@@ -252,10 +252,9 @@ void announce(const Runtime& r) {
 // Removes a variable in place. The program may have a setenv() and an unsetenv() of its own, as bash has, that know
 // nothing of the environment yet.
 void remove_variable(const char* name) {
-  size_t length = strlen(name);
   char** kept = environ;
   for (char** entry = environ; *entry; entry++) {
-    if (strncmp(*entry, name, length) != 0 || (*entry)[length] != '=') *kept++ = *entry;
+    if (!sets(*entry, name)) *kept++ = *entry;
   }
   *kept = nullptr;
 }

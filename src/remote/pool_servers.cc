@@ -77,7 +77,7 @@ ServerSet PoolServers::retire(ServerSet lost) {
 }
 
 // owns_fd() may be looking at a member of the list, which therefore has no descriptors when it is taken out of it, and
-// is deleted when nobody does.
+// is deleted when no thread does.
 void PoolServers::delete_unused() {
   for (std::atomic<PoolMember*>* at = &replaced_; PoolMember* m = *at;) {
     if (users_ != 0 || m->channels != 0) {

@@ -21,6 +21,12 @@
 #include "preload/guard/thread/thread_pointer.h"
 
 namespace farside::preload {
+
+bool sets(const char* entry, const char* name) {
+  size_t length = strlen(name);
+  return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
 namespace {
 
 constexpr char kStaticLoader[] = "static_loader";  // beside the library
@@ -28,11 +34,6 @@ constexpr char kPreloadVariable[] = "LD_PRELOAD";
 
 const char* g_library = "";  // the file of this library, as the dynamic linker knows it
 char g_static_loader[4096];  // the program that executes static programs; "" if they run natively
-
-bool sets(const char* entry, const char* name) {
-  size_t length = strlen(name);
-  return strncmp(entry, name, length) == 0 && entry[length] == '=';
-}
 
 // The value of a variable in an environment, or nullptr.
 const char* value_of(const char* const* environment, const char* name) {

@@ -8,6 +8,9 @@ namespace farside::preload {
 // Before the first of the calls below. Not async-signal-safe.
 void find_own_library();
 
+// Whether an entry of an environment is the variable of this name.
+bool sets(const char* entry, const char* name);
+
 // A near copy of a NULL-terminated list of strings, in one mapping.
 class NearStrings {
  public:
