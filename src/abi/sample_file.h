@@ -36,8 +36,8 @@ enum class SampleKind : uint32_t {
 //   0        8       12     16
 //   | ticks | value | kind |
 struct SampleEvent {
-  uint64_t ticks;
-  uint32_t value;
+  std::atomic<uint64_t> ticks;
+  std::atomic<uint32_t> value;
   std::atomic<SampleKind> kind;  // written last
 };
 static_assert(sizeof(SampleEvent) == 16);

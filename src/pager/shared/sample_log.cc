@@ -17,7 +17,8 @@ SampleLog::~SampleLog() {
   if (place_) os::unmap(place_, kMaxBytes);
 }
 
-// A fault may be adding an event meanwhile, or after it: what it writes then goes nowhere.
+// A fault may be adding an event meanwhile, or after it: what it writes then goes nowhere, or, if the next log was opened
+// meanwhile, into that one, where it may replace an event. One event changes no curve.
 void SampleLog::close() {
   constexpr int kNowhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   header_.store(nullptr);
@@ -83,8 +84,8 @@ void SampleLog::add(SampleHeader& header, SampleKind kind, uint32_t value) {
   uint64_t at = header.events.fetch_add(1, std::memory_order_relaxed);
   if (at >= room_.load(std::memory_order_relaxed)) return;
   auto* events = reinterpret_cast<SampleEvent*>(reinterpret_cast<std::byte*>(&header) + kSampleEventsAt);
-  events[at].ticks = ticks();
-  events[at].value = value;
+  events[at].ticks.store(ticks(), std::memory_order_relaxed);
+  events[at].value.store(value, std::memory_order_relaxed);
   events[at].kind.store(kind, std::memory_order_release);
 }
 
