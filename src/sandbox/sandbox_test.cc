@@ -460,6 +460,7 @@ TEST_F(ConnectionTest, TheServerMayGiveUpAnIdleProcess) {
 TEST_F(SandboxTest, WhatConstructorsTakeIsBounded) {
   close(setup_.objects[0]);
   setup_.objects = {open(FARSIDE_TEST_HUNGRY, O_RDONLY)};
+  setup_.limits.cpu_ns = setup_.limits.wall_ns = 100'000'000'000;  // of memory, on any machine
   ASSERT_EQ(call_at(offset_of(FARSIDE_TEST_HUNGRY, "count_memory"), {}, {}), 0) << text_;
   uint64_t got[2] = {};
   ASSERT_EQ(text_.size(), sizeof got);
