@@ -84,9 +84,13 @@ void MemoryPool::release(Region* region, bool broken) {
   RegionShare::Remains share;
   {
     LockGuard hold(mutex_);
-    if (broken && region->connections_ == 1 && grace_ns_ != 0) {
+    auto before = std::find_if(abandoned_.begin(), abandoned_.end(), [&](auto& a) { return a.region == region; });
+    unsigned earlier = before != abandoned_.end() ? 1 : 0;  // it broke and came back a short while ago
+    if (broken && region->connections_ == 1 + earlier && grace_ns_ != 0) {
       share = region->revoke_share();
-      abandoned_.push_back({region, now_ns() + grace_ns_});
+      region->connections_ -= earlier;
+      if (earlier == 0) before = abandoned_.insert(before, {region, 0});
+      before->until = now_ns() + grace_ns_;
       abandoned_count_ = abandoned_.size();
       return;
     }

@@ -132,7 +132,8 @@ class MemoryPool {
   uint64_t settled_up_to_ GUARDED_BY(mutex_) = 0;    // identifier
   std::deque<uint64_t> merging_ GUARDED_BY(mutex_);  // bases; some may have ended
   std::atomic<size_t> merging_count_{0};
-  std::vector<Abandoned> abandoned_ GUARDED_BY(mutex_);  // each counts one connection, the broken one
+  // One for a region at most; it counts one connection, that which broke last.
+  std::vector<Abandoned> abandoned_ GUARDED_BY(mutex_);
   std::atomic<size_t> abandoned_count_{0};
 };
 

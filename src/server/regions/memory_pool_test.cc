@@ -53,6 +53,28 @@ TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForTheGraceTime) {
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
+TEST(MemoryPool, TheGraceTimeBeginsWhenTheLastConnectionBreaks) {
+  constexpr uint64_t kGrace = 3'600'000'000'000;
+  MemoryPool pool(8 * kSlab, 0, kGrace);
+  Region* region = new_root(&pool, 8 * kSlab, 2 * kSlab);
+  auto name = region->name();
+  for (int i = 0; i < 3; i++) {
+    pool.release(region, true);
+    uint64_t end_of_first = now_ns() + kGrace;
+    for (int k = 0; k < 2; k++) ASSERT_TRUE(pool.attach(name.id, name.secret).ok());
+    while (now_ns() + kGrace == end_of_first) {}
+    for (int k = 0; k < 2; k++) pool.release(region, true);
+    pool.free_abandoned(end_of_first);
+    auto again = pool.attach(name.id, name.secret);
+    ASSERT_TRUE(again.ok()) << i;
+    EXPECT_EQ(*again, region);
+  }
+  pool.release(region);
+  EXPECT_EQ(pool.usage().regions, 1u);
+  pool.free_abandoned(now_ns() + 2 * kGrace);
+  EXPECT_EQ(pool.usage().regions, 0u);
+}
+
 TEST(MemoryPool, ManyRangesOfOnePageAreStoredExactly) {
   MemoryPool pool(8 * kSlab, 0);
   Region* region = new_root(&pool, 8 * kSlab, kSlab);
