@@ -205,13 +205,13 @@ Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::s
     if (r == 0) return {};
     if (error.code != 0) return Status::error(-r, "memory server {} rejected a request: {}", address(), error.text);
     bool over_network = !address_.is_shm();  // else further connections are passed over it
-    if (over_network) {
-      transport::reset_on_close(control_fd_);  // the region may have no other connection
-      fds_.close(control_fd_);
-    }
     Status status;
     bool again = transport::is_transient(r) && over_network && now_ns() < start + retry_.limit_ns;
-    control_fd_ = again ? transport::dial_with_retry(attach_, retry_, &status) : -1;
+    int given_up = std::exchange(control_fd_, again ? transport::dial_with_retry(attach_, retry_, &status) : -1);
+    if (over_network) {
+      transport::reset_on_close(given_up);  // the region may have no other connection
+      fds_.close(given_up);
+    }
   }
   if (r != -ETIMEDOUT)
     return Status::error(ECONNRESET, "memory server {} closed the connection; check why it ended", address());

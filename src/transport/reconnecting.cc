@@ -60,6 +60,7 @@ std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dia
 }
 
 ReconnectingChannel::~ReconnectingChannel() {
+  end_given_up();
   for (Request& request : requests_) near_free(request.staging, request.staging_bytes);
 }
 
@@ -150,6 +151,8 @@ int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
   }
 }
 
+void ReconnectingChannel::end_given_up() { dialer_->fds->close(std::exchange(given_up_fd_, -1)); }
+
 // Handles a result of stream_->poll(). -EINVAL: the request was not sent on this connection, because it broke before.
 void ReconnectingChannel::handle_result(Request* request, int result) {
   if (result == 0) return check_timeouts();
@@ -209,7 +212,8 @@ void ReconnectingChannel::drop_connection() {
     if (r > 0) complete(&request, 0);
     else if (r < 0 && r != -ECONNRESET && r != -EINVAL && r != -EBADMSG) complete(&request, r);
   }
-  if (stream_) stream_->abandon();
+  // While it has a stream, there is no earlier connection.
+  if (stream_) given_up_fd_ = stream_->abandon();
   stream_.reset();
   transferred_ = 0;
   if (in_flight_ > 0) reconnect();
@@ -232,6 +236,7 @@ void ReconnectingChannel::reconnect() {
   next_try_ns_ = checked_ns_ + spread_pause(pause_ns_);
   pause_ns_ = std::min(2 * pause_ns_, retry_.attempt_timeout_ns());
   if (fd < 0) return;
+  end_given_up();
   stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds, dialer_);
   stream_->gather(gathers_);
   transferred_ns_ = checked_ns_;

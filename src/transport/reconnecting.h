@@ -74,6 +74,7 @@ class ReconnectingChannel final : public Channel {
   void check_timeouts();
   void drop_connection();
   void reconnect();
+  void end_given_up();
   void complete(Request* request, int result);
   void warn_of_silence(uint64_t ns);
   void give_up(int reason, uint64_t silence_ns, const char* refusal = nullptr);
@@ -86,7 +87,10 @@ class ReconnectingChannel final : public Channel {
   const uint64_t channel_;                 // identifies our sequence of connections to the server
   uint64_t generation_ = 0;                // of the connection
   std::unique_ptr<StreamChannel> stream_;  // null while disconnected
-  int error_ = 0;                          // not 0: the channel has failed
+  // A connection that was given up, until another one is attached: relays pass its reset on as an end in good order,
+  // and the server would free a region that has no other one.
+  int given_up_fd_ = -1;
+  int error_ = 0;  // not 0: the channel has failed
   bool gathers_ = false;
   bool warned_ = false;  // of silence
   uint64_t sequence_ = 0;

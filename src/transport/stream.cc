@@ -154,6 +154,13 @@ void StreamChannel::fail(int error) {
   if (reports_end_) dialer_->report_loss(error, 0);
 }
 
+int StreamChannel::abandon() {
+  int fd = std::exchange(fd_, -1);
+  if (fd >= 0) reset_on_close(fd);
+  fail(-ECONNRESET);
+  return fd;
+}
+
 void StreamChannel::pump() {
   pump_send();
   pump_receive(MSG_DONTWAIT);

@@ -31,8 +31,10 @@ class StreamChannel final : public Channel {
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
 
-  // Gives the connection up, so that another one can replace it. Requests without a reply fail with -ECONNRESET.
-  void abandon() { fail(-ECONNRESET); }
+  // Gives the connection up, so that another one can replace it. Requests without a reply fail with -ECONNRESET, and
+  // their buffers are not written. Returns the descriptor, which the caller closes; -1: the connection had failed
+  // before.
+  int abandon();
 
   // Bytes sent and received so far: it changes while the connection makes progress.
   uint64_t bytes_transferred() const { return transferred_; }

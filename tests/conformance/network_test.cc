@@ -161,6 +161,24 @@ TEST_F(Network, AStalledNetworkDelaysRequests) {
   resumer.join();
 }
 
+// All connections are given up. Their ends, which relays pass on, reach the server before what asks for new ones.
+TEST_P(NetworkOver, AStallThatEndsAllConnectionsDoesNotEndTheRegion) {
+  auto store = connect_through_proxy();
+  auto channel = open(store.get());
+  Bytes data = pattern(100'000, 1);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  proxy_.stalled = true;
+  std::thread control([&] { store->shrink(kSlab); });
+  std::thread resumer([&] {
+    os::nanosleep_ns(4 * kSecond);
+    proxy_.stalled = false;
+  });
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  control.join();
+  resumer.join();
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+}
+
 TEST_F(Network, RequestsFailAfterTheLimit) {
   auto store = connect_with(0.8, proxy_.address());
   auto channel = open(store.get());

@@ -15,6 +15,11 @@ def median(row, name):
     return row[name]["median"]
 
 
+def unexpected(errors):
+    """What was printed but for what is true of a machine that stands still for seconds."""
+    return [line for line in errors.decode().splitlines() if "warning: memory server" not in line or "has not responded for" not in line]
+
+
 class BenchTest(SystemTest):
     def bench(self, command, *options, seconds=120, plots=True):
         """Runs a command once; the document, which --json wrote, and what was printed."""
@@ -22,7 +27,7 @@ class BenchTest(SystemTest):
         words = [FARSIDE, "bench", command, "--quiet", "--json", document, "--plots", folder, *options]
         result = run([str(word) for word in words], seconds=seconds, env=environment(), cwd=self.folder)
         self.assertEqual(result.status, 0, result.output.decode() + result.errors.decode())
-        self.assertEqual(result.errors, b"", "--quiet prints nothing but errors")
+        self.assertEqual([], unexpected(result.errors), "--quiet prints nothing but errors")
         self.assertGreater(len(result.output.splitlines()), 2)
         self.text = result.output.decode()
         self.assertEqual([], list(self.folder.glob("*.part")))
