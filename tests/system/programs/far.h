@@ -14,7 +14,8 @@
 #define MIB (1UL << 20)
 #define BALLAST (32 * MIB)  // four times the near memory of the tests
 #define MARGIN MIB          // around it, so that a window prefetched by a sweep contains no page that is to be evicted
-#define MAX_SWEEPS 50
+#define SWEEP (12 * MIB)    // half as much again as the near memory: what was near before is not any more
+#define MAX_SWEEPS 130
 
 #define CHECK(condition)                                                                                        \
   do {                                                                                                          \
@@ -43,6 +44,7 @@ static inline int some_absent(const void* start, size_t bytes) {
 // Accesses other memory until the range is no longer near. No effect without Farside.
 static inline void push_far(const void* start, size_t bytes) {
   static volatile char* ballast;
+  static size_t at;  // where the last sweep ended: the pages that follow are far
   if (!under_farside()) return;
   if (!ballast) {
     char* block = malloc(BALLAST + 2 * MARGIN);
@@ -50,7 +52,7 @@ static inline void push_far(const void* start, size_t bytes) {
     ballast = block + MARGIN;
   }
   for (int sweep = 0; sweep < MAX_SWEEPS; sweep++) {
-    for (size_t at = 0; at < BALLAST; at += PAGE) ballast[at]++;
+    for (size_t swept = 0; swept < SWEEP; swept += PAGE, at = (at + PAGE) % BALLAST) ballast[at]++;
     if (some_absent(start, bytes)) return;
   }
   dprintf(2, "%p stays near\n", (void*)start);
