@@ -80,12 +80,12 @@ target_link_libraries(test_headers PRIVATE farside_flags GTest::gtest_main)
 target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> <algorithm> <atomic> <cstring> <functional> <memory> <random>
   <string> <thread> <vector>)
 
-# farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
+# farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [COST s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
 # without a label it is a unit test. Sanitized builds run what is labelled unit or stress, not what is labelled
 # simulation (one thread, many steps) or source (checks of the sources). EACH: ctest runs the program's tests one by one,
-# so that one that hangs is named.
+# so that one that hangs is named. COST: of the longest ones under the thread sanitizer, which start first.
 function(farside_test name)
-  cmake_parse_arguments(arg "EACH" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "EACH" "TIMEOUT;COST;LABELS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:${test_level}>)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest_main)
@@ -103,5 +103,5 @@ function(farside_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${test_environment}")
+    TIMEOUT ${arg_TIMEOUT} COST "${arg_COST}" LABELS "${arg_LABELS}" ENVIRONMENT "${test_environment}")
 endfunction()
