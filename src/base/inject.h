@@ -1,7 +1,16 @@
 // Named points at which a test makes an operation fail, or pauses it to force a race. Compiled to nothing unless
-// FARSIDE_EXPENSIVE_CHECKS is defined.
+// FARSIDE_EXPENSIVE_CHECKS is defined. And what tests ask about the build.
 #pragma once
 #include <cstdint>
+
+namespace farside {
+// With a sanitizer threads, forks and accesses take many times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+}  // namespace farside
 
 namespace farside::inject {
 

@@ -142,7 +142,7 @@ TEST(Objects, AStructureIsLimitedToItsCapacity) {
   EXPECT_GT(lines.size() * sizeof(Line), 24 * kMiB);
   EXPECT_LE(far.stats().segments, 32 * kMiB / kPageSize);
   std::mt19937_64 random(3);
-  for (int i = 0; i < 200000; i++) {
+  for (int i = 0; i < (kSanitized ? 40000 : 200000); i++) {
     uint64_t at = random() % lines.size();
     ASSERT_EQ(lines[at].load().words[0], at);
   }
@@ -162,7 +162,7 @@ TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
   for (uint64_t i = 0; i < kCount; i++) raw[i] = lines[i].deref(scope);
   uint64_t evictions = far.pager().stats().get(pager::Counter::kEvictions);
   moved = far.stats().moved + far.stats().taken;
-  for (uint64_t i = 0; i < kCount; i++) {
+  for (uint64_t i = 0; i < (kSanitized ? kCount / 5 : kCount); i++) {
     uint64_t at = random() % kCount;
     ASSERT_EQ(raw[at]->words[0], at);
     ASSERT_EQ(lines[at].deref(scope), raw[at]);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/inject.h"
 #include "objects/test_objects.h"
 
 namespace farside::objects {
@@ -81,7 +82,7 @@ TEST(Objects, KeepTheirContentWhenFetchedOneByOne) {
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i, i + 1, i + 2}});
   std::mt19937_64 random(1);
-  for (int round = 0; round < 300000; round++) {
+  for (int round = 0; round < (kSanitized ? 60000 : 300000); round++) {
     uint64_t i = random() % kCount;
     deref_scope scope;
     const Line* line = lines[i].deref(scope);
@@ -214,7 +215,7 @@ TEST(Objects, NonTemporalAccessesDisplaceLittle) {
 TEST(Objects, ManyThreadsLoseNothing) {
   ObjectFixture far(4 * kMiB, false);
   constexpr unsigned kThreads = 4;
-  constexpr uint64_t kOwn = 30000, kCommon = 20000, kRounds = 150000;
+  constexpr uint64_t kOwn = 30000, kCommon = 20000, kRounds = kSanitized ? 60000 : 150000;
   std::vector<unique_ptr<Line>> common(kCommon);  // each thread counts in its own word of each
   for (uint64_t i = 0; i < kCommon; i++) common[i] = make_unique<Line>();
   std::vector<std::vector<uint32_t>> counted(kThreads, std::vector<uint32_t>(kCommon));

@@ -1,4 +1,5 @@
 // Servers of a pool drain, end and return, and are in zones, while writers with a shadow copy go on.
+#include "base/inject.h"
 #include "remote/repair_fixture.h"
 
 namespace farside::remote {
@@ -164,7 +165,7 @@ TEST_F(Drains, AndNewCopiesNeedRoomInDifferentZones) {
 // More servers come and go than a process knows numbers.
 class Numbers : public Drains {
  protected:
-  static constexpr unsigned kRounds = 3 * kMaxServers / 2;
+  static constexpr unsigned kRounds = kSanitized ? kMaxServers + 1 : 3 * kMaxServers / 2;
 
   // As the thread of the repair.
   template <typename Condition>

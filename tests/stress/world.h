@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/inject.h"
 #include "base/sync.h"
 #include "pager/pager.h"
 #include "settings.h"
@@ -15,11 +16,7 @@ class StressWorker;
 
 // A sanitizer's runtime does not lock its allocator over a fork, as libc does. If another thread holds that lock, a
 // child that allocates waits for ever. See docs/internals/testing.md.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kForkLocksAllocator = false;
-#else
-constexpr bool kForkLocksAllocator = true;
-#endif
+constexpr bool kForkLocksAllocator = !kSanitized;
 
 // Pages to which all workers write, each in its own stripe of every page. They thus fault on the same pages at the same
 // time, and yet each worker's bytes are determined. The first 64 bytes of a page are unused.
