@@ -258,9 +258,10 @@ TEST_F(SandboxTest, HarmlessSystemCallsFail) {
 }
 
 TEST_F(SandboxTest, ProcessorTimeIsLimited) {
+  setup_.limits.wall_ns = 100'000'000'000;
   uint64_t start = now_ns();
   EXPECT_EQ(call("loop"), -ETIME);
-  EXPECT_LT(now_ns() - start, 3'000'000'000u);
+  EXPECT_LT(now_ns() - start, setup_.limits.wall_ns / 2);  // also on a machine that stands still for seconds
   expect_alive();
 }
 
