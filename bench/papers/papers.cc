@@ -124,6 +124,7 @@ class Commands {
     if (words[0] == "bench") {
       words.insert(words.end(), {"--repeat", "1", "--quiet", "--json", out + "/result.json"});
       if (settings_.quick) words.emplace_back("--quick");
+      if (settings_.quick && words[1] == "objects") words.insert(words.end(), {"--accesses", "2000"});  // many times
     }
     if (!words[0].starts_with("apps/")) words.insert(words.begin(), farside_);
     for (std::string& word : words) {

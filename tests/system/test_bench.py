@@ -189,7 +189,7 @@ class BenchTest(SystemTest):
 
     def test_several_run_after_each_other(self):
         file = self.folder / "both.json"
-        words = [FARSIDE, "bench", "hints", "fibers", "--repeat", "1", "--quiet", "--json", str(file)]
+        words = [FARSIDE, "bench", "hints", "fibers", "--quick", "--repeat", "1", "--quiet", "--json", str(file)]
         result = run([str(word) for word in words], seconds=120, env=environment(), cwd=self.folder)
         self.assertEqual((result.status, result.errors), (0, b""))
         self.assertEqual([document["benchmark"] for document in json.loads(file.read_text())], ["hints", "fibers"])
