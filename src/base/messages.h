@@ -52,6 +52,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F110", "'{}' is not an address of a memory server"},
     {"F110", "'{}' has no "},
     {"F110", "--far names "},
+    {"F115", "are one memory server, whose failure"},
     {"F110", "an address in --far"},
     {"F110", "the list of memory servers is longer"},
     {"F110", "the address of the memory server is longer"},

@@ -16,7 +16,6 @@
 #include "abi/static_tls.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/named_servers.h"
 #include "cli/run_metrics.h"
 #include "cli/run_settings.h"
 #include "cli/statistics/run_report.h"
@@ -65,7 +64,6 @@ constexpr const char* kHelp =
 
 // Connects to the named server once before the program starts, so that a wrong address or token is reported at once.
 Status check_server(const Options& options) {
-  if (Status differ = check_servers_differ(options.far_address); !differ.ok()) return differ;
   return remote::connect_store(
              {.address = options.far_address,
               .token = options.token,

@@ -109,6 +109,12 @@ ServerSet PoolServers::find(const char* address) const {
   return 0;
 }
 
+const ServerStore* PoolServers::find_same(const ServerStore& server) const {
+  const ServerStore* same = nullptr;
+  for_each(usable(), [&](unsigned s) { same = (*this)[s].number() == server.number() ? &(*this)[s] : same; });
+  return same;
+}
+
 bool PoolServers::knows(const char* address) const {
   bool found = false;
   for_each(all() & ~left(), [&](unsigned s) { found |= strcmp((*this)[s].address(), address) == 0; });

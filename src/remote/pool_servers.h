@@ -93,6 +93,8 @@ class PoolServers {
   void leave(unsigned server);
   // The server with this address that is not lost; empty: none.
   ServerSet find(const char* address) const;
+  // The one that is not lost and is the same server, at whatever address; null: none.
+  const ServerStore* find_same(const ServerStore& server) const;
   // Whether a server that was lost may be added again, under the same address: after 5 s, and after twice the time of
   // before if it fails again soon, so that it does not cost a repair all the time.
   bool may_return(unsigned lost, uint64_t now) const;

@@ -120,12 +120,16 @@ Status PoolStore::add_server(std::string_view address, std::string_view zone) {
                          parsed.endpoint.name);
   if (parsed.is_pool)
     return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
-  if (servers_.find(parsed.endpoint.name) != 0)
-    return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
   if (!servers_.has_number(parsed.endpoint.name))
     return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
   auto server = connect_server(parsed, transport::kDialTimeoutNs);
   if (!server.ok()) return server.status();
+  if (const ServerStore* same = servers_.find_same(**server)) {
+    return Status::error(EINVAL,
+                         "{} and {} are one memory server, whose failure would lose every copy of what it stores; name "
+                         "each server once",
+                         same->address(), parsed.endpoint.name);
+  }
   servers_.add(std::move(*server), zone);
   return {};
 }
@@ -192,7 +196,8 @@ bool PoolStore::add_again(const ServerStore& lost) {
 bool PoolStore::add_connected(Result<std::unique_ptr<ServerStore>> server, std::string_view zone) {
   if (!server.ok()) return false;
   LockGuard hold(placement_.lock());
-  if (servers_.find((*server)->address()) != 0 || !servers_.has_number((*server)->address())) return false;
+  const char* address = (*server)->address();
+  if (servers_.find(address) != 0 || servers_.find_same(**server) || !servers_.has_number(address)) return false;
   servers_.add(std::move(*server), zone);
   return true;
 }

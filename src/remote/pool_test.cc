@@ -24,6 +24,23 @@ TEST_F(Pool, ListsAreChecked) {
   EXPECT_STREQ(store_->transport_name(), "pool");
 }
 
+TEST_F(Pool, OneServerAtTwoAddressesIsRefused) {
+  serve({4, 4, 4});
+  servers_[2]->number = servers_[0]->number.load();
+  for (unsigned replicas : {1, 2}) {
+    Status same = try_connect(list_, replicas);
+    EXPECT_EQ(same.code(), EINVAL);
+    std::string both = servers_[0]->address() + " and " + servers_[2]->address() + " are one memory server";
+    EXPECT_NE(std::string(same.text()).find(both), std::string::npos) << same.text();
+  }
+  // A process that starts while servers may be missing uses it once.
+  ASSERT_TRUE(try_connect(list_, 2, false).ok());
+  EXPECT_EQ(store_->servers().count(), 2u);
+  servers_[2]->number = 1;  // it was started again
+  ASSERT_TRUE(try_connect(list_, 2).ok());
+  EXPECT_EQ(store_->servers().count(), 3u);
+}
+
 TEST_F(Pool, SixteenServersAreTheMost) {
   serve(std::vector<uint64_t>(kMaxServers + 1, 1));
   Status more = try_connect(list_);

@@ -70,6 +70,7 @@ Status ServerStore::create_region() {
   control_fd_ = create.open(&status, &reply, files, config.dial_timeout_ns);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
+  number_ = reply.server;
   is_made_ = true;
   bool maps = address_.is_shm() && reply.memory_files > 0;  // a server with an overflow file passes none
   return maps ? map_memory(files, config.region_bytes) : Status();

@@ -58,6 +58,8 @@ class ServerStore final : public RemoteStore {
   // Where no thread uses the store any more.
   void close_all() { fds_.close_all_but(-1); }
   bool shares_fds() const { return shares_fds_; }
+  // Of the server in which the region was made; the same at all its addresses, and another one after its restart.
+  uint64_t number() const { return number_; }
 
   // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();
@@ -99,6 +101,7 @@ class ServerStore final : public RemoteStore {
   uint64_t sequence_ GUARDED_BY(control_lock_) = 0;  // of the last reservation
   uint64_t reserved_ GUARDED_BY(control_lock_) = 0;  // bytes; on the server, or to be when the region is made
   bool is_made_ GUARDED_BY(control_lock_) = false;   // the region
+  uint64_t number_ = 0;                              // changes only where the region is made later than the store
   // A channel was opened, so that the region may have content. A fork before that needs no snapshot: the child makes a
   // region of its own, when it needs one.
   std::atomic<bool> is_used_{false};

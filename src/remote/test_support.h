@@ -150,6 +150,7 @@ class FakeServer final : public FakeEndpoint {
   }
   // In slabs.
   uint64_t reserved() const { return reserved_; }
+  std::atomic<uint64_t> number{reinterpret_cast<uintptr_t>(this)};
   std::atomic<uint64_t> promised{0};  // reported in addition to what can be reserved
   std::atomic<int> refuse_writes{0};  // with this error
   std::atomic<int> refuse_reads{0};
@@ -183,6 +184,7 @@ class FakeServer final : public FakeEndpoint {
     wire::HelloReply answer = {};
     answer.region = snapshot ? 2 : 1;
     answer.region_bytes = hello.region_bytes;
+    answer.server = number;
     answer.memory_files = !tcp_ && hello.mode == wire::HelloMode::kCreate;
     answer = transport::proven(greeting, answer);
     auto frame = transport::reply_frame(wire::Op::kProve, 1, transport::bytes_of_value(answer));

@@ -27,6 +27,7 @@ Outcome Authentication::prove(wire::Bytes payload, Client* client) {
   if (wire::decode_proof(payload, &proof) < 0) return replies_->close(EBADMSG, "malformed proof");
   if (auto failed = authenticate(proof, &key, client)) return *failed;
   wire::HelloReply answer = {};
+  answer.server = pool_->number();
   if (greeting_.hello.mode != HelloMode::kObserve) {
     if (auto failed = open_region(key, client, &answer)) return *failed;
   }

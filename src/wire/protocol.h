@@ -19,7 +19,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 10;
+inline constexpr uint8_t kVersion = 11;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -179,23 +179,25 @@ struct Proof {
 };
 static_assert(sizeof(Challenge) == 32 && sizeof(Proof) == 32);
 
-// secret: of the region, encrypted with the key of the connection. memory_files: so many descriptors are passed with
-// the reply (Unix sockets, kCreate only): of the region's memory file, and of the second file if the server compresses
-// pages (packed/layout.h). proof: of the server.
-//    0         8            24              32           36     40               72
-//    +---------+------------+---------------+------------+------+----------------+
-//    | region  | secret[16] | region_bytes  | files      | zero | proof[32]      |
-//    +---------+------------+---------------+------------+------+----------------+
+// secret: of the region, encrypted with the key of the connection. server: random, of the server since its start, the
+// same at all its addresses. memory_files: so many descriptors are passed with the reply (Unix sockets, kCreate only):
+// of the region's memory file, and of the second file if the server compresses pages (packed/layout.h). proof: of the
+// server.
+//    0         8            24              32        40      44     48              80
+//    +---------+------------+---------------+---------+-------+------+---------------+
+//    | region  | secret[16] | region_bytes  | server  | files | zero | proof[32]     |
+//    +---------+------------+---------------+---------+-------+------+---------------+
 inline constexpr uint32_t kMaxMemoryFiles = 2;
 struct HelloReply {
   uint64_t region;
   uint8_t secret[kSecretBytes];
   uint64_t region_bytes;
+  uint64_t server;
   uint32_t memory_files;
   uint32_t zero;
   uint8_t proof[kProofBytes];
 };
-static_assert(sizeof(HelloReply) == 72);
+static_assert(sizeof(HelloReply) == 80);
 
 struct ReserveRequest {
   uint64_t bytes;     // a multiple of kSlabBytes, not 0

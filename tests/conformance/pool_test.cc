@@ -73,6 +73,28 @@ TEST(Pool, SlabsArePlacedOnTheServersWithMostRoom) {
   }
 }
 
+TEST(Pool, OneServerIsNoticedOverEveryTransport) {
+  UcxTestRelay relay(kUcx, unix_path());
+  auto config = default_config();
+  config.ucx = kUcx;
+  TestServer server(config), other;
+  auto connect = [&](const std::string& second) {
+    std::string list = server.tcp() + "," + second;
+    return connect_store({.address = list.c_str(),
+                          .token = config.token.c_str(),
+                          .region_bytes = kWide,
+                          .replicas = 2,
+                          .relays = {.ucx = relay.socket().c_str()}})
+        .status();
+  };
+  for (const std::string& second :
+       {server.tcp(), server.shm(), server.address("ucx"), "tcp://localhost:" + std::to_string(server.port())}) {
+    Status refused = connect(second);
+    EXPECT_NE(std::string(refused.text()).find("are one memory server"), std::string::npos) << second << refused.text();
+  }
+  for (const std::string& second : {other.tcp(), other.shm()}) EXPECT_TRUE(connect(second).ok()) << second;
+}
+
 TEST_P(PoolOver, RequestsThatSpanSlabsAreSplitAndJoined) {
   Pool pool(3, 1, GetParam());
   ASSERT_TRUE(pool->claim(0, kWide).ok());

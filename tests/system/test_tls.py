@@ -123,6 +123,13 @@ class TlsTest(Servers):
         self.assertNotIn(program.returncode, (0, 99), tail(errors))
         self.assertIn(servers[1][1], errors.decode())
 
+    def test_one_server_as_two_replicas(self):
+        """It has the same number over TLS and over shared memory."""
+        socket = self.folder / "socket"
+        _, place = self.serve_tls("--memory", "64M", "--unix", socket)
+        twice = f"tls://{place},shm://{socket}"
+        self.refused([f"tls://{place} and shm://{socket} are one memory server", "[F115]"], twice, "--replicas", "2", *self.TRUST)
+
     def test_a_pool(self):
         """All connections over TLS with certificates of both sides, and no token."""
         _, controller = self.serve_tls("--controller", *self.MUTUAL, wait_for=b"list")

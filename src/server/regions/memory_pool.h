@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/random.h"
 #include "base/status.h"
 #include "base/sync.h"
 #include "server/regions/region.h"
@@ -63,6 +64,8 @@ class MemoryPool {
 
   // What all regions together are charged to.
   Account* account() { return &account_; }
+  // Of this server, by which clients that reach it at two addresses notice that it is one.
+  uint64_t number() const { return number_; }
 
   struct Usage {
     uint64_t capacity, charged, overhead, stored, regions, snapshots;
@@ -116,6 +119,7 @@ class MemoryPool {
 
   static constexpr unsigned kMaxSettled = 4096;  // regions, while others wait for the mutex
 
+  const uint64_t number_ = random_u64();
   const std::unique_ptr<Overflow> overflow_;  // null: all is in RAM
   Account account_;
   Disposal disposal_;
