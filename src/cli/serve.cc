@@ -27,7 +27,10 @@ constexpr int kStatusEveryMs = 1000;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
-Result<uint64_t> memory_to_lend(const std::string& text) {
+// ---------------------------------------------------------------- values of single options; none is given: ""
+
+Status read_memory(const std::string& text, uint64_t* memory) {
+  if (text.empty()) return {};
   Result<uint64_t> bytes = parse_size(text);
   MachineMemory machine = machine_memory();
   if (!bytes.ok() || *bytes < wire::kSlabBytes || *bytes > machine.total) {
@@ -37,17 +40,77 @@ Result<uint64_t> memory_to_lend(const std::string& text) {
   if (*bytes > machine.available) {
     log(LogLevel::kWarning, "--memory {} is more than the {} that are free now", text, format_size(machine.available));
   }
-  return bytes;
+  *memory = *bytes;
+  return {};
 }
 
-Status check_listen(const ServeArguments& arguments) {
+Status read_size(const char* option, const std::string& text, uint64_t* bytes) {
+  if (text.empty()) return {};
+  Result<uint64_t> size = parse_size(text);
+  if (!size.ok() || *size == 0)
+    return Status::error(EINVAL, "{}={} is not valid; use a size above 0, as in 4G", option, text);
+  *bytes = *size;
+  return {};
+}
+
+Status check_place(const char* option, const std::string& text) {
+  return text.empty() ? Status() : parse_host_port(option, text).status();
+}
+
+// Its host is looked up when the server runs, and its relay started.
+Status check_address(const char* option, const std::string& text) {
+  if (text.empty()) return {};
+  Status parsed =
+      remote::parse_address(text.c_str(), {.tls = "later", .ucx = "later"}, remote::HostNames::kRefused).status();
+  bool is_host_name = parsed.code() == EHOSTUNREACH;
+  return parsed.ok() || is_host_name ? Status() : Status::error(EINVAL, "{}: {}", option, parsed.text());
+}
+
+Status check_zone(const std::string& zone) {
+  bool printable = std::ranges::all_of(zone, [](char c) { return c > ' ' && c < 127; });
+  if (printable && zone.size() < wire::kZoneBytes) return {};
+  return Status::error(EINVAL, "--zone '{}': not 1 to {} printable characters without spaces", zone,
+                       wire::kZoneBytes - 1);
+}
+
+Status read_certificate(const TlsArguments& tls, std::shared_ptr<const tls::Credentials>* out) {
+  if (tls.files.certificate.empty() && tls.files.key.empty() && !tls.verify_clients) return {};
+  auto credentials = tls::Credentials::for_server(tls.files, tls.verify_clients);
+  if (credentials.ok()) *out = *credentials;
+  return credentials.status();
+}
+
+Status take_tokens(const TokenFiles& files, std::vector<server::TokenEntry>* tokens) {
+  auto read = read_tokens(files);
+  if (read.ok()) *tokens = *read;
+  return read.status();
+}
+
+// A wrong value is named before what is missing, or does not fit together.
+Status read_values(const ServeArguments& arguments, server::ServerConfig* config) {
+  sandbox::Limits* limits = &config->calls.limits;
+  for (Status value : {read_memory(arguments.memory, &config->memory),
+                       server::parse_overflow("--overflow", arguments.overflow, &config->overflow),
+                       read_size("--quota", arguments.quota, &config->quota),
+                       read_size("--offload-memory", arguments.offload_memory, &limits->memory),
+                       read_size("--offload-code", arguments.offload_code, &limits->code_bytes),
+                       check_place("--listen", arguments.listen), check_place("--metrics", arguments.metrics),
+                       check_address("--pool", with_pool_scheme(arguments.pool)),
+                       check_address("--address", arguments.address), check_zone(arguments.zone),
+                       take_tokens(arguments.tokens, &config->tokens), read_certificate(arguments.tls, &config->tls)}) {
+    if (!value.ok()) return value;
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------------------------------- all options together
+
+Status check_listen(const ServeArguments& arguments, bool has_tls) {
   if (arguments.listen.empty() && arguments.unix_path.empty()) {
     return Status::error(EINVAL, "no address to listen on; give --listen HOST:PORT or --unix PATH");
   }
-  if (arguments.listen.empty()) return {};
-  Result<HostPort> address = parse_host_port("--listen", arguments.listen);
-  if (!address.ok()) return address.status();
-  if (address->is_loopback()) return {};
+  if (arguments.listen.empty() && has_tls) return Status::error(EINVAL, "--tls cert is for TCP; give --listen, too");
+  if (arguments.listen.empty() || parse_host_port("--listen", arguments.listen)->is_loopback()) return {};
   if (!arguments.tokens.any() && !arguments.tls.verify_clients) {
     log(LogLevel::kWarning,
         "{} can be reached from other machines and neither --tokens nor --token-file is given: any client may reserve "
@@ -66,25 +129,6 @@ Status check_listen(const ServeArguments& arguments) {
   return {};
 }
 
-// Over which TCP is served.
-Status set_tls(const ServeArguments& arguments, server::ServerConfig* config) {
-  const tls::Files& files = arguments.tls.files;
-  if (files.certificate.empty() && files.key.empty() && !arguments.tls.verify_clients) return {};
-  if (arguments.listen.empty()) return Status::error(EINVAL, "--tls cert is for TCP; give --listen, too");
-  auto credentials = tls::Credentials::for_server(files, arguments.tls.verify_clients);
-  if (!credentials.ok()) return credentials.status();
-  config->tls = *credentials;
-  return {};
-}
-
-Status read_size(const char* option, const std::string& text, uint64_t* bytes) {
-  Result<uint64_t> size = parse_size(text);
-  if (!size.ok() || *size == 0)
-    return Status::error(EINVAL, "{}={} is not valid; use a size above 0, as in 4G", option, text);
-  *bytes = *size;
-  return {};
-}
-
 // Functions of clients.
 Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
   if (!arguments.offload) return {};
@@ -92,11 +136,9 @@ Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
   if (!installation.ok()) return installation.status();
   calls->host_program = installation->offload_host();
   calls->max_processes = arguments.offload_processes;
-  uint64_t memory = 0, code = 0;
-  if (Status s = read_size("--offload-memory", arguments.offload_memory, &memory); !s.ok()) return s;
-  if (Status s = read_size("--offload-code", arguments.offload_code, &code); !s.ok()) return s;
   auto nanoseconds = [](double seconds) { return static_cast<uint64_t>(seconds * static_cast<double>(kSecondNs)); };
-  calls->limits = {memory, nanoseconds(arguments.offload_cpu), nanoseconds(arguments.offload_seconds), code};
+  calls->limits.cpu_ns = nanoseconds(arguments.offload_cpu);
+  calls->limits.wall_ns = nanoseconds(arguments.offload_seconds);
   return {};
 }
 
@@ -120,45 +162,23 @@ Status set_ucx(const std::string& transports, server::ServerConfig* config) {
   return {};
 }
 
-Status check_zone(const ServeArguments& arguments) {
-  const std::string& zone = arguments.zone;
-  if (!zone.empty() && arguments.pool.empty())
-    return Status::error(EINVAL, "--zone is for a server of a pool; add --pool");
-  bool printable = std::ranges::all_of(zone, [](char c) { return c > ' ' && c < 127; });
-  if (printable && zone.size() < wire::kZoneBytes) return {};
-  return Status::error(EINVAL, "--zone '{}': not 1 to {} printable characters without spaces", zone,
-                       wire::kZoneBytes - 1);
-}
-
 Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
-  Status listen = check_listen(arguments);
-  if (!listen.ok()) return listen;
-  if (Status zone = check_zone(arguments); !zone.ok()) return zone;
   server::ServerConfig config;
-  if (arguments.memory.empty() && !arguments.controller)
+  if (Status values = read_values(arguments, &config); !values.ok()) return values;
+  if (Status listen = check_listen(arguments, config.tls != nullptr); !listen.ok()) return listen;
+  if (!arguments.zone.empty() && arguments.pool.empty())
+    return Status::error(EINVAL, "--zone is for a server of a pool; add --pool");
+  if (config.memory == 0 && !arguments.controller)
     return Status::error(EINVAL, "no memory to lend; give --memory SIZE, or --controller to run a pool's controller");
-  if (!arguments.memory.empty()) {
-    Result<uint64_t> memory = memory_to_lend(arguments.memory);
-    if (!memory.ok()) return memory.status();
-    config.memory = *memory;
-  }
-  if (Status s = server::parse_overflow("--overflow", arguments.overflow, &config.overflow); !s.ok()) return s;
   config.controller = arguments.controller;
   auto compression = std::ranges::find(kCompressionNames, arguments.compress);
   config.compress = static_cast<Compression>(compression - std::begin(kCompressionNames));
   config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
-  if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;
   if (Status calls = set_calls(arguments, &config.calls); !calls.ok()) return calls;
   if (Status ucx = set_ucx(arguments.ucx, &config); !ucx.ok()) return ucx;
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
-  if (!arguments.quota.empty()) {
-    if (Status s = read_size("--quota", arguments.quota, &config.quota); !s.ok()) return s;
-  }
-  auto tokens = read_tokens(arguments.tokens);
-  if (!tokens.ok()) return tokens.status();
-  config.tokens = *tokens;
   if (arguments.controller || !arguments.pool.empty()) {
     Result<std::string> secret = secret_for_reports(config.tokens);
     if (!secret.ok()) return secret.status();
@@ -191,9 +211,7 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
   std::string address = arguments.address;
   if (address.empty() && arguments.listen.empty()) address = "shm://" + arguments.unix_path;
   if (address.empty()) {
-    Result<HostPort> listen = parse_host_port("--listen", arguments.listen);
-    if (!listen.ok()) return listen.status();
-    if (listen->is_everywhere()) {
+    if (parse_host_port("--listen", arguments.listen)->is_everywhere()) {
       return Status::error(EINVAL,
                            "clients cannot connect to {}; name the address of this server with --address {}HOST:PORT",
                            arguments.listen, arguments.scheme());

@@ -16,8 +16,12 @@ Status TlsArguments::read() {
   return read;
 }
 
+std::string with_pool_scheme(const std::string& address) {
+  return address.empty() || address.find("://") != address.npos ? address : "pool://" + address;
+}
+
 Status ControllerAddress::open(const std::string& text, const TlsArguments& arguments) {
-  std::string address = text.find("://") == text.npos ? "pool://" + text : text;
+  std::string address = with_pool_scheme(text);
   std::string socket;
   if (address.starts_with("pool+tls://")) {
     auto directory = PrivateDirectory::create();

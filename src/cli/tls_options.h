@@ -20,10 +20,13 @@ struct TlsArguments : TlsSettings {
 // --tls, as farside run has it.
 void add_tls_option(Command& command, TlsArguments* arguments);
 
+// "host:port" has the scheme pool://.
+std::string with_pool_scheme(const std::string& address);
+
 // A controller and, where it is reached over TLS, the relay to it, which is kept as long as the address is used.
 class ControllerAddress {
  public:
-  // "host:port", or an address with one of the schemes pool:// and pool+tls://.
+  // With one of the schemes pool:// and pool+tls://, or none.
   Status open(const std::string& text, const TlsArguments& arguments);
   const transport::Endpoint& endpoint() const { return address_.endpoint; }
 
