@@ -277,7 +277,7 @@ class Run {
   void look_at_server() {
     if (!server_) return;
     EmbeddedServer::Use now = server_->use();
-    stored_.add(now.stored, now.used);
+    stored_.add(now.stored, now.used, now.overflow);
     warn_if_nearly_full(now.filled, now.capacity);
   }
 

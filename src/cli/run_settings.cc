@@ -30,6 +30,7 @@ Status inherit(Options* options) {
     return Status::error(-r, "{}={}: this descriptor has no options of a run of this version; unset the variable",
                          kRunVariable, fd);
   options->stats[0] = options->metrics[0] = options->timeline[0] = 0;
+  options->overflow[0] = 0;
   options->offload = false;
   return {};
 }
@@ -40,9 +41,16 @@ bool has_other_far_file(const Options& options, const Options& outer) {
   return here != there && (here.starts_with(kFile) || there.starts_with(kFile));
 }
 
-Status check_offload(const RunSettings& settings) {
-  if (!settings.options.offload || settings.embedded()) return {};
-  return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
+// What the run's own server does.
+Status check_embedded(const RunSettings& settings) {
+  if (settings.embedded()) return {};
+  if (settings.options.offload)
+    return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
+  if (settings.options.overflow[0] == 0) return {};
+  return Status::error(EINVAL,
+                       "--tune overflow={} is for the server of this run, which --far replaces; start that one with "
+                       "farside serve --overflow, or give up one of the two",
+                       std::string_view(settings.options.overflow));
 }
 
 Status check_far_memory(const RunSettings& settings) {
@@ -184,7 +192,7 @@ Result<RunSettings> settle(const GivenOptions& given) {
   set_log_level(options.log);
   if (has_other_far_file(options, outer)) options.token[0] = 0;
   for (Status checked : {check_is_client(options), read_token(&options), make_absolute(&options),
-                         check_replicas(settings), check_far_memory(settings), check_offload(settings)}) {
+                         check_replicas(settings), check_far_memory(settings), check_embedded(settings)}) {
     if (!checked.ok()) return checked;
   }
   fit_space(&options);

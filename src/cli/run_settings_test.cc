@@ -92,7 +92,9 @@ TEST_F(RunSettingsTest, AnUnknownVariableNamesTheNearest) {
 }
 
 TEST_F(RunSettingsTest, ARunWithinARunHasItsOptions) {
-  Options outer = options({"--local", "64M", "--stats", "json:s", "--metrics", "h:1", "--tune", "policy=lru"});
+  Options outer =
+      options({"--local", "64M", "--stats", "json:s", "--metrics", "h:1", "--tune", "policy=lru,overflow=/tmp:64M"});
+  ASSERT_TRUE(copy_text("tcp://127.0.0.1:1", outer.far_address, "").ok());  // of the server of the outer run
   ASSERT_TRUE(copy_text("secret", outer.token, "").ok());
   setenv("FARSIDE_FAULT", "signal", 1);
   ASSERT_TRUE(hand_over(outer).ok());
@@ -108,6 +110,15 @@ TEST_F(RunSettingsTest, ARunWithinARunHasItsOptions) {
   EXPECT_STREQ(options({"--far", "file:/other?size=1G"}).token, "");
   setenv(kRunVariable, "0", 1);
   EXPECT_NE(refusal({}).find("unset the variable"), std::string::npos);
+}
+
+TEST_F(RunSettingsTest, WhatIsForTheServerOfTheRunIsRefusedWithOthers) {
+  EXPECT_STREQ(options({"--tune", "overflow=/tmp:64M"}).overflow, "/tmp:64M");
+  for (const char* far : {"tcp://127.0.0.1:1", "shm:///a", "file:/a?size=1G"}) {
+    std::string refused = refusal({"--tune", "overflow=/tmp:64M", "--far", far});
+    EXPECT_TRUE(refused.starts_with("--tune overflow=/tmp:64M is for the server of this run")) << refused;
+    EXPECT_TRUE(refusal({"--offload", "--far", far}).starts_with("--offload is for the server of this run"));
+  }
 }
 
 TEST_F(RunSettingsTest, FarMemoryFitsTheMachine) {

@@ -114,7 +114,8 @@ uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }
 EmbeddedServer::Use EmbeddedServer::use() const {
   server::ServerStats now = server_->stats();
   auto reserved = static_cast<double>(now.reserved_bytes), capacity = static_cast<double>(now.capacity_bytes);
-  return {capacity == 0 ? 0 : reserved / capacity, now.capacity_bytes, now.stored_bytes, now.used_bytes};
+  return {capacity == 0 ? 0 : reserved / capacity, now.capacity_bytes, now.stored_bytes, now.used_bytes,
+          now.overflow_bytes};
 }
 
 }  // namespace farside

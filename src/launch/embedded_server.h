@@ -41,10 +41,10 @@ class EmbeddedServer {
   const std::string& token() const { return token_; }
   uint64_t clients() const;
   // The part of its memory that is reserved, and all of it; what clients have stored, in bytes, and the memory that it
-  // uses: less, where pages are compressed or in the overflow file.
+  // uses: less, where pages are compressed or in the overflow file; and the pages there.
   struct Use {
     double filled;
-    uint64_t capacity, stored, used;
+    uint64_t capacity, stored, used, overflow;
   };
   Use use() const;
   void append_metrics(Exposition* out) const { server_->append_metrics(out); }

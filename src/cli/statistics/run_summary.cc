@@ -25,15 +25,25 @@ std::string name_of(const json& process, size_t processes) {
   return text(process, "program") + (processes > 1 ? fmt::format(", the largest of {} processes", processes) : "");
 }
 
+constexpr double kCompressed = 0.95;  // and less: memory is saved
+
+// How the server of the run stored less in RAM than it got.
+std::string describe_stored(const StoredMean& stored) {
+  double in_file = 100 * stored.file_share(), packed = stored.packed_share();
+  std::string file = in_file < 0.5 ? "" : fmt::format(", {:.0f}% of it in the overflow file", in_file);
+  if (packed >= kCompressed) return file;
+  return fmt::format("{}{} compressed to {:.0f}%", file, file.empty() ? "," : " and the rest", 100 * packed);
+}
+
 // What the saved near memory is worth.
 std::string real_memory(uint64_t saved, const RunEnd& end) {
-  constexpr double kCompressed = 0.95;
   double share = end.stored.used_share();
   switch (end.place) {
     case FarPlace::kThisMachine:
       if (share < kCompressed)
-        return fmt::format(", {} of RAM: far memory is in this machine's, too, compressed to {:.0f}%",
-                           format_size(static_cast<uint64_t>(static_cast<double>(saved) * (1 - share))), 100 * share);
+        return fmt::format(", {} of RAM: far memory is in this machine's, too{}",
+                           format_size(static_cast<uint64_t>(static_cast<double>(saved) * (1 - share))),
+                           describe_stored(end.stored));
       return ", but no RAM: far memory is in this machine's, too; --far names another one";
     case FarPlace::kFile:
       return ", stored in a file of this machine";
@@ -207,7 +217,7 @@ std::string joined(const Lines& lines) {
 
 json StoredMean::to_json() const {
   uint64_t n = std::max<uint64_t>(looks, 1);
-  return {{"stored_mean_bytes", bytes / n}, {"used_mean_bytes", used / n}};
+  return {{"stored_mean_bytes", bytes / n}, {"used_mean_bytes", used / n}, {"overflow_mean_bytes", overflow / n}};
 }
 
 std::string summary(const RunReport& report, const RunEnd& end) {

@@ -12,12 +12,21 @@ namespace farside::cli {
 
 // The server that was started for the run: averages over its looks at what clients stored, in bytes.
 struct StoredMean {
-  uint64_t looks = 0, bytes = 0, used = 0;  // sums; used: memory that it used, less where pages were compressed
-  void add(uint64_t stored, uint64_t memory) { looks++, bytes += stored, used += memory; }
-  double used_share() const {
-    return bytes == 0 ? 1 : std::min(1.0, static_cast<double>(used) / static_cast<double>(bytes));
+  // Sums. used: memory that it used, less where pages were compressed; overflow: of bytes, in the file
+  uint64_t looks = 0, bytes = 0, used = 0, overflow = 0;
+  void add(uint64_t stored, uint64_t memory, uint64_t in_file) {
+    looks++, bytes += stored, used += memory, overflow += in_file;
   }
+  double used_share() const { return share_of(used, bytes, 1); }
+  double file_share() const { return share_of(overflow, bytes, 0); }
+  // To which what is not in the file was compressed.
+  double packed_share() const { return share_of(used, bytes - std::min(overflow, bytes), 1); }
   nlohmann::json to_json() const;
+
+ private:
+  static double share_of(uint64_t part, uint64_t all, double of_none) {
+    return all == 0 ? of_none : std::min(1.0, static_cast<double>(part) / static_cast<double>(all));
+  }
 };
 
 struct RunEnd {

@@ -85,12 +85,26 @@ TEST(SummaryTest, SaysThatNoRealMemoryIsSavedOnThisMachine) {
 
 TEST(SummaryTest, SaysHowMuchRealMemoryCompressionSaves) {
   StoredMean stored;
-  stored.add(100 * kMib, 40 * kMib);
-  stored.add(300 * kMib, 160 * kMib);
+  stored.add(100 * kMib, 40 * kMib, 0);
+  stored.add(300 * kMib, 160 * kMib, 0);
   EXPECT_TRUE(has(summary(report_of({paging()}), {.place = FarPlace::kThisMachine, .stored = stored}),
                   "138.0 MiB (69%) of near memory saved, 69.0 MiB of RAM: far memory is in this machine's, too, "
                   "compressed to 50%"));
   EXPECT_EQ(stored.to_json()["used_mean_bytes"].get<uint64_t>(), 100 * kMib);
+}
+
+TEST(SummaryTest, SaysHowMuchIsInTheOverflowFile) {
+  auto text = [](uint64_t used, uint64_t in_file) {
+    StoredMean stored;
+    stored.add(400 * kMib, used * kMib, in_file * kMib);
+    return summary(report_of({paging()}), {.place = FarPlace::kThisMachine, .stored = stored});
+  };
+  std::string too = "far memory is in this machine's, too";
+  EXPECT_TRUE(has(text(100, 200),
+                  "103.5 MiB of RAM: " + too + ", 50% of it in the overflow file and the rest compressed to 50%"));
+  EXPECT_TRUE(has(text(200, 200), "69.0 MiB of RAM: " + too + ", 50% of it in the overflow file\n"));
+  EXPECT_TRUE(has(text(0, 400), "138.0 MiB of RAM: " + too + ", 100% of it in the overflow file\n"));
+  EXPECT_TRUE(has(text(396, 4), "but no RAM"));
 }
 
 TEST(SummaryTest, NearMemoryIsAtMostTheHeap) {
