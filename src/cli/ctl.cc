@@ -45,10 +45,13 @@ std::string describe(const json& report) {
                      text(report, "mode"), text(report, "transport"), describe_copies(report));
 }
 
+// It takes no requests yet.
+bool is_small(const Result<json>& reply) { return reply.status().code() == EAGAIN; }
+
 // Changes the limit and waits until the process complies. A higher limit takes effect at once; a lower one only after
 // the pages beyond it are evicted.
-Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double seconds) {
-  auto before = process.ask();
+Result<json> resize(ControlledProcess& process, Result<json> before, const SizeOrShare& local, double seconds) {
+  if (is_small(before)) process.set_local_later(local);
   if (!before.ok()) return before;
   uint64_t start = now_ns();
   auto now = process.set_local(local);
@@ -85,29 +88,29 @@ std::string describe_resized(const json& report, const SizeOrShare& local) {
 using Processes = std::vector<std::unique_ptr<ControlledProcess>>;
 
 std::vector<Result<json>> resize_all(const Processes& processes, const SizeOrShare& local, double seconds) {
-  std::vector<Result<json>> reports;
-  reports.reserve(processes.size());
-  for (const auto& process : processes) reports.push_back(resize(*process, local, seconds));
+  std::vector<Result<json>> reports = ControlledProcess::ask_all(processes);
+  for (size_t i = 0; i < processes.size(); i++)
+    reports[i] = resize(*processes[i], std::move(reports[i]), local, seconds);
   return reports;
 }
 
 struct Answers {
   json reports = json::array();
-  unsigned small = 0;          // processes that take no requests yet
+  unsigned small = 0;
   std::vector<Status> silent;  // why the others did not reply
 };
 
 // Short-lived processes end while others answer: only the end of the one that was named is an error. A child of vfork
 // shares its parent's page.
-Answers answers_of(const Processes& processes, std::vector<Result<json>> replies, pid_t named) {
+Answers answers_of(const Processes& processes, std::vector<Result<json>> replies, const CtlArguments& arguments) {
   Answers answers;
   std::set<uint64_t> seen;
   for (size_t i = 0; i < processes.size(); i++) {
     Result<json>& reply = replies[i];
     if (reply.ok() && seen.insert(count(*reply, "pid")).second) answers.reports.push_back(std::move(*reply));
     int error = reply.ok() ? 0 : reply.status().code();
-    bool is_named = processes[i]->pid() == named;
-    if (error == EAGAIN && !is_named) answers.small++;
+    bool is_named = processes[i]->pid() == arguments.pid;
+    if (is_small(reply) && (!is_named || !arguments.local.empty())) answers.small++;
     else if (error != 0 && (error != ESRCH || is_named)) answers.silent.push_back(reply.status());
   }
   return answers;
@@ -119,7 +122,7 @@ void print(const Answers& answers, const CtlArguments& arguments, const SizeOrSh
     fmt::print("{}\n", local == SizeOrShare{} ? describe(report) : describe_resized(report, local));
   if (answers.small > 0) {
     fmt::print("processes with little far memory so far, all of it near: {}{}\n", answers.small,
-               local == SizeOrShare{} ? "" : " (they keep their limits)");
+               local == SizeOrShare{} ? "" : " (they have the new limit when they need one)");
   } else if (answers.reports.empty() && answers.silent.empty()) {
     fmt::print("none of your processes runs under Farside\n");
   }
@@ -140,10 +143,11 @@ int control(const CtlArguments& arguments) {
   if (changes && arguments.pid == 0)
     return fail(Status::error(EINVAL, "--local needs a process: give the PID of the program or its launcher"),
                 kExitUsage);
+  if (changes && !ControlledProcess::find(arguments.pid)) RunLimit::set(arguments.pid, local);
   Processes processes = ControlledProcess::find_all(arguments.pid);
   if (processes.empty() && arguments.pid != 0) return fail(ControlledProcess::not_found(arguments.pid));
   auto replies = changes ? resize_all(processes, local, arguments.seconds) : ControlledProcess::ask_all(processes);
-  Answers answers = answers_of(processes, std::move(replies), arguments.pid);
+  Answers answers = answers_of(processes, std::move(replies), arguments);
   print(answers, arguments, local);
   return report_silent(answers.silent, arguments.pid == 0);
 }
@@ -166,7 +170,8 @@ void add_ctl_command(Command& parent) {
       .show_default();
   command.add_flag("--json", &arguments->json, "print JSON: the statistics of --stats for each process");
   command.set_footer(
-      "The program keeps running meanwhile. Child processes that exist already keep their own limits.\n\n"
+      "The program keeps running meanwhile. PID of a launcher: all processes of its run, and those that start\n"
+      "later. PID of one process: its children that exist already keep their limits.\n\n"
       "Examples:\n  farside ctl\n  farside ctl 4711\n  farside ctl 4711 --local 2G\n  farside ctl $! --local 50% "
       "--json");
   command.set_action([arguments] { return control(*arguments); });

@@ -38,15 +38,18 @@ int open_memfd(pid_t pid, const char* name) {
   return -1;
 }
 
+ControlPage* map_page(int fd) {
+  void* memory = mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<ControlPage*>(memory);
+}
+
 // Another program may have a memfd of the same name: checks it before use, and that it cannot shrink.
 ControlPage* map_control(int fd) {
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK) || lseek(fd, 0, SEEK_END) != ControlPage::kBytes) return nullptr;
-  void* memory = mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* page = static_cast<ControlPage*>(memory);
-  if (page->magic == ControlPage::kMagic) return page;
-  munmap(memory, ControlPage::kBytes);
+  ControlPage* page = map_page(fd);
+  if (!page || page->magic == ControlPage::kMagic) return page;
+  munmap(page, ControlPage::kBytes);
   return nullptr;
 }
 
@@ -117,6 +120,27 @@ std::unique_ptr<ControlledProcess> ControlledProcess::find(pid_t pid) {
   ControlPage* page = map_control(fd);
   close(fd);
   return page ? std::unique_ptr<ControlledProcess>(new ControlledProcess(pid, page)) : nullptr;
+}
+
+RunLimit::RunLimit() : fd_(os::sealed_memfd(kRunControlName, ControlPage::kBytes)) {
+  page_ = fd_ < 0 ? nullptr : map_page(fd_);
+  if (page_) page_->magic = ControlPage::kMagic;
+}
+
+RunLimit::~RunLimit() {
+  if (page_) munmap(page_, ControlPage::kBytes);
+  if (fd_ >= 0) close(fd_);
+}
+
+void RunLimit::set(pid_t pid, const SizeOrShare& local) {
+  for (pid_t candidate : all_pids()) {
+    if (candidate != pid && !descends_from(candidate, pid)) continue;
+    int fd = open_memfd(candidate, kRunControlName);
+    ControlPage* page = fd < 0 ? nullptr : map_control(fd);
+    if (page) page->request(local);
+    if (page) munmap(page, ControlPage::kBytes);
+    if (fd >= 0) close(fd);
+  }
 }
 
 std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_t pid) {
@@ -205,7 +229,7 @@ Status ControlledProcess::no_answer() const {
 
 Result<nlohmann::json> ControlledProcess::ask() { return wait_for_answer(request()); }
 
-Result<nlohmann::json> ControlledProcess::set_local(const SizeOrShare& local) {
+Status ControlledProcess::lock_in_time() {
   uint64_t deadline = now_ns() + kReplyTimeoutNs;
   while (!lock()) {
     if (has_ended()) return Status::error(ESRCH, "process {} has ended", pid_);
@@ -213,14 +237,22 @@ Result<nlohmann::json> ControlledProcess::set_local(const SizeOrShare& local) {
       return Status::error(ETIMEDOUT, "the control page of process {} is in use by another process; try again", pid_);
     os::nanosleep_ns(kPollNs);
   }
-  page_->local_bytes = local.bytes;
-  page_->local_share = local.share;
-  page_->local_least = local.least;
-  auto report = ask();
-  page_->local_bytes = 0;  // for requests of others
-  page_->local_share = 0;
+  return {};
+}
+
+Result<nlohmann::json> ControlledProcess::set_local(const SizeOrShare& local) {
+  if (Status locked = lock_in_time(); !locked.ok()) return locked;
+  auto report = wait_for_answer(page_->request(local));
+  page_->set_local({});  // where it does not reply
   unlock();
   return report;
+}
+
+bool ControlledProcess::set_local_later(const SizeOrShare& local) {
+  if (!lock()) return false;
+  page_->request(local);
+  unlock();
+  return true;
 }
 
 uint32_t ControlledProcess::request() { return page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1; }

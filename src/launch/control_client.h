@@ -35,6 +35,8 @@ class ControlledProcess {
   Result<nlohmann::json> ask();
   // Sets its budget; the report after it.
   Result<nlohmann::json> set_local(const SizeOrShare& local);
+  // Without waiting: it has this budget when it takes requests. False: another process is about to set it.
+  bool set_local_later(const SizeOrShare& local);
 
   // It writes samples of its pages until this time, at most ControlPage::kMaxSampleNs from now; 0: no more.
   void sample_until(uint64_t ns) { page_->sample_until_ns.store(ns); }
@@ -53,6 +55,7 @@ class ControlledProcess {
  private:
   static constexpr uint64_t kReplyTimeoutNs = 5'000'000'000;
 
+  Status lock_in_time();
   bool lock();  // false: another process has it, or this one has ended
   void unlock();
   bool has_answered(uint32_t asked) const;
@@ -64,6 +67,26 @@ class ControlledProcess {
   ControlledProcess(pid_t pid, ControlPage* page) : pid_(pid), page_(page) {}
   pid_t pid_;
   int fd_ = -1;  // locked; -1: not
+  ControlPage* page_;
+};
+
+// The limit of near memory that `farside ctl` sets for a whole run, in the run's launcher.
+class RunLimit {
+ public:
+  RunLimit();  // without a descriptor, none can be set
+  ~RunLimit();
+  RunLimit(const RunLimit&) = delete;
+  RunLimit& operator=(const RunLimit&) = delete;
+
+  // Another one each time that a limit was set; 0: none was.
+  uint32_t number() const { return page_ ? page_->asked.load(std::memory_order_acquire) : 0; }
+  SizeOrShare value() const { return page_->local(); }
+
+  // By farside ctl, for the launcher of this number and those that descend from it.
+  static void set(pid_t pid, const SizeOrShare& local);
+
+ private:
+  int fd_;
   ControlPage* page_;
 };
 

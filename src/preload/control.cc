@@ -65,15 +65,20 @@ void open_control(pager::Pager* pager, WriteReport report) {
   make_page();
 }
 
+// What the parent was asked for, and has not done yet, would be lost.
 void reopen_control_in_child() {
   if (!g_control.page) return;
   if (g_control.samples) g_control.pager->stop_sampling();
   g_control.samples = false;
+  const ControlPage& parent = *g_control.page;
+  bool is_pending = parent.asked.load(std::memory_order_acquire) != parent.answered.load(std::memory_order_relaxed);
+  SizeOrShare local = is_pending ? parent.local() : SizeOrShare{};
   os::munmap(g_control.page, ControlPage::kBytes);
   close_inherited(g_control.fd);
   g_control.page = nullptr;
   g_control.fd = -1;
   make_page();
+  if (g_control.page && is_pending) g_control.page->request(local);
 }
 
 void serve_control() {
@@ -83,8 +88,9 @@ void serve_control() {
   serve_sampling(*page);
   uint32_t asked = page->asked.load(std::memory_order_acquire);
   if (asked == page->answered.load(std::memory_order_relaxed)) return;
-  SizeOrShare local = {page->local_bytes, page->local_share, page->local_least};
+  SizeOrShare local = page->local();
   if (is_sensible(local)) g_control.pager->evictors().set_local(local);
+  page->set_local({});  // for requests of others
   char line[sizeof page->report];
   size_t bytes = g_control.report(line, sizeof line - 1);
   line[bytes] = 0;

@@ -175,6 +175,25 @@ class CtlTest(SystemTest):
         self.assertEqual(self.report(reports[0]["pid"])[0]["local_bytes"], 32 * MIB)
         self.end(process)
 
+    def test_a_limit_of_a_run_is_for_later_processes_too(self):
+        """The shell takes no requests until it has a large variable; the other program starts afterwards."""
+        script = f"echo ready; read x; v=$(head -c 6000000 /dev/zero | tr '\\0' a); {PROGRAMS / 'steady'} 32 1000000"
+        run_ = subprocess.Popen([FARSIDE, "run", "--quiet", "--local", "64M", "--", "sh", "-c", script], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(run_.communicate)
+        self.addCleanup(end_group, run_)
+        self.assertEqual(run_.stdout.readline(), b"ready\n")
+        result = self.ctl(run_.pid, "--local", "16M")
+        self.assertEqual((result.status, result.output),
+                         (0, b"processes with little far memory so far, all of it near: 1 (they have the new limit when they need one)\n"))
+        run_.stdin.write(b"\n")
+        run_.stdin.flush()
+        self.assertEqual(run_.stdout.readline(), b"ready\n")
+        deadline = time.monotonic() + 20
+        while (limits := {report["program"]: report["local_bytes"] for report in self.report(run_.pid)}) != {
+                "sh": 16 * MIB, "steady": 16 * MIB}:
+            self.assertLess(time.monotonic(), deadline, limits)
+
     def refused(self, status, message, *words):
         result = self.ctl(*words)
         errors = result.errors.decode()

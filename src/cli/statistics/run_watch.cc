@@ -74,9 +74,17 @@ bool RunWatch::is_stopped_within(milliseconds time) {
 void RunWatch::look() {
   find_unannounced();
   LockGuard hold(mutex_);
+  note_limit();
   read_reports();
   for (auto& [pid, process] : watched_) ask(pid, &process);
   forget_ended();
+}
+
+// ctl sets it first, then that of each process that exists: these are not set again.
+void RunWatch::note_limit() {
+  if (run_limit_.number() == limit_) return;
+  limit_ = run_limit_.number();
+  for (auto& [pid, process] : watched_) process.limit = process.control ? limit_ : 0;
 }
 
 void RunWatch::forget_ended() {
@@ -132,6 +140,7 @@ void RunWatch::ask(uint64_t pid, Watched* process) {
   bool is_of_parent = report && count(*report, "pid") != pid;
   if (is_of_parent) return process->control.reset();
   if (report) running_[pid] = std::move(*report);
+  if (process->limit != limit_ && process->control->set_local_later(run_limit_.value())) process->limit = limit_;
   process->control->request();
 }
 

@@ -40,6 +40,7 @@ class RunWatch {
   struct Watched {
     std::unique_ptr<ControlledProcess> control;  // null until it is found
     unsigned attempts = 0;
+    uint32_t limit = 0;  // the number of the run's limit that it has
   };
 
   void run();
@@ -49,6 +50,7 @@ class RunWatch {
   void find_unannounced();
   void read_reports() REQUIRES(mutex_);
   void read_line(const std::string& line) REQUIRES(mutex_);
+  void note_limit() REQUIRES(mutex_);
   void ask(uint64_t pid, Watched* process) REQUIRES(mutex_);
   void forget_ended() REQUIRES(mutex_);
 
@@ -59,11 +61,14 @@ class RunWatch {
   std::function<void()> on_look_;
   unsigned looks_ = 0;
 
+  const RunLimit run_limit_;
+
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<uint64_t, Watched> watched_ GUARDED_BY(mutex_);
-  Reports running_ GUARDED_BY(mutex_);  // of those that have replied
+  uint32_t limit_ GUARDED_BY(mutex_) = 0;  // the number of the run's limit
+  Reports running_ GUARDED_BY(mutex_);     // of those that have replied
   std::vector<nlohmann::json> ended_ GUARDED_BY(mutex_);
   Reports gone_ GUARDED_BY(mutex_);
   std::thread thread_;
