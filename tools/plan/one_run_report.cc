@@ -85,18 +85,22 @@ std::string one_run_text(const json& document) {
 }
 
 std::vector<LineChart> one_run_chart(const json& document) {
-  constexpr double kHighest = 3;  // times as long: more says nothing
-  LineChart::Series slowdown{"predicted", {}}, target{"target", {}}, keep{"answer", {}};
+  constexpr double kHighest = 3.2;  // times as long, an end of an axis: the curve leaves the picture there
   double heap = document["heap_bytes"], accepted = 1 + document["settings"]["slowdown"].get<double>();
   auto mib = [](double bytes) { return bytes / static_cast<double>(kMiB); };
+  LineChart::Series slowdown{"predicted", {}}, target{target_text(document), {{0, accepted}, {mib(heap), accepted}}},
+      keep{"answer", {}};
+  double x_before = 0, y_before = 0;
   for (const json& point : document["points"]) {
-    double value = point["slowdown"];
-    if (value <= kHighest) slowdown.points.emplace_back(mib(point["near_bytes"]), value);
+    double x = mib(point["near_bytes"]), y = point["slowdown"];
+    double at_edge = y_before > kHighest ? (y_before - kHighest) / (y_before - y) : 0;
+    if (at_edge > 0 && at_edge < 1) slowdown.points.emplace_back(x_before + at_edge * (x - x_before), kHighest);
+    if (y <= kHighest) slowdown.points.emplace_back(x, y);
+    x_before = x, y_before = y;
   }
-  target.points = {{0, accepted}, {mib(heap), accepted}};
   if (!document["keep"].is_null()) {
-    double bytes = mib(document["keep"]["bytes"]);
-    keep.points = {{bytes, 0}, {bytes, accepted}};
+    double bytes = document["keep"]["bytes"];
+    keep = {fmt::format("answer: {} near", local_text(bytes)), {{mib(bytes), 0}, {mib(bytes), accepted}}};
   }
   return {{"Time by near memory", "MiB near", "times all near", mib(heap), kHighest, {slowdown, target, keep}}};
 }

@@ -3,6 +3,7 @@
 #include "command/command.h"
 #include "measure/fault_costs.h"
 #include "measure/ideal.h"
+#include "tools/plan/one_run_report.h"
 #include "tools/plan/plan.h"
 #include "tools/plan/plan_report.h"
 
@@ -162,6 +163,20 @@ TEST(PlanTest, TheChartMarksTheAnswerIfThereIsOne) {
   EXPECT_EQ(answer.points.front(), (std::pair{100.0, 0.0}));
   document["points"].back()["seconds"]["median"] = 1.25;
   EXPECT_EQ(plan_chart(document)[0].series.back().name, "at most 10% slower");
+}
+
+TEST(OneRunTest, TheCurveLeavesTheChartAtItsTop) {
+  json document = {{"heap_bytes", 100 << 20}, {"settings", {{"slowdown", 0.1}}}, {"keep", {{"bytes", 90 << 20}}}};
+  for (auto [mib, slowdown] : {std::pair{20, 9.2}, {40, 4.2}, {60, 2.2}, {100, 1.0}})
+    document["points"].push_back({{"near_bytes", mib << 20}, {"slowdown", slowdown}});
+  LineChart chart = one_run_chart(document)[0];
+  ASSERT_EQ(chart.series[0].points.size(), 3u);
+  EXPECT_DOUBLE_EQ(chart.series[0].points[0].first, 50);
+  EXPECT_DOUBLE_EQ(chart.series[0].points[0].second, 3.2);
+  EXPECT_EQ(chart.series[1].name, "at most 10% slower");
+  EXPECT_EQ(chart.series[2].name, "answer: 90M near");
+  document["keep"] = nullptr;
+  EXPECT_TRUE(one_run_chart(document)[0].series[2].points.empty());
 }
 
 TEST(PlanCommandTest, HelpHasExamplesAndMistakesAreOneLine) {
