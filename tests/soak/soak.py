@@ -28,6 +28,7 @@ from proxy import CorruptingProxy  # noqa: E402
 
 VERIFIER = PROGRAMS / "verifier"
 PATIENCE = 25  # seconds after which an unreachable server counts as lost; stalls and partitions of the test are shorter
+OUTAGE = 8  # seconds at most: clients give all their connections up after a few
 GRACE = 5  # of the servers: for how long they keep regions of broken connections
 START_SECONDS = 20
 KEEPALIVE = 20  # seconds after which a server detects that a client is gone whose reset the network lost
@@ -272,7 +273,7 @@ def lanes_of_failures(soak, servers, hosts, hostile):
 
     def failures_of_the_network():
         soak.sleep(random.uniform(3, 8))
-        random.choice(hosts).cut(random.uniform(0.5, 3))
+        random.choice(hosts).cut(random.uniform(0.5, OUTAGE))
         soak.count("partitions")
 
     def failures_of_servers():
@@ -284,7 +285,8 @@ def lanes_of_failures(soak, servers, hosts, hostile):
             servers.mortal.start()
             soak.count("deaths")
         elif what == 1:
-            random.choice([servers.steady, servers.spare, *servers.pooled]).stall(random.uniform(0.5, 4))
+            stalled = random.choice([servers.steady, servers.encrypted, servers.spare, *servers.pooled])
+            stalled.stall(random.uniform(0.5, OUTAGE))
             soak.count("stalls")
         else:
             servers.controller.kill()
