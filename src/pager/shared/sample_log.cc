@@ -17,8 +17,8 @@ SampleLog::~SampleLog() {
   if (place_) os::unmap(place_, kMaxBytes);
 }
 
-// A fault may be adding an event meanwhile, or after it: what it writes then goes nowhere, or, if the next log was opened
-// meanwhile, into that one, where it may replace an event. One event changes no curve.
+// A fault may be adding an event meanwhile, or after it: what it writes then goes nowhere, or, if the next log was
+// opened meanwhile, into that one, where it may replace an event. One event changes no curve.
 void SampleLog::close() {
   constexpr int kNowhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   header_.store(nullptr);
