@@ -61,6 +61,7 @@ struct Options {
   unsigned evictors = 0;  // maximum, 1 .. kMaxEvictors; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
+  double page_share = 0.8;  // of a segment's lines, from which on hybrid paths fetch it as a page (Atlas 5.4)
   WriteBack writeback = WriteBack::kPage;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   PathText trace = "";                   // file to which each process appends its recorded faults

@@ -59,6 +59,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--tune prefetch", {"off", {"maybe"}}},
     {"--tune writeback", {"line", {"byte"}}},
     {"--tune paths", {"object", {"none"}}},
+    {"--tune page-share", {"90%", {"0", "101", "all", "9%%"}}},
     {"--tune compress", {"lz4", {"maybe"}}},
     {"--tune overflow", {"/var/tmp:1G", {std::string(kPathBytes, 'x')}}},
     {"--tune space", {"64M", {"63M", "17T", "x"}}},

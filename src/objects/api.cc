@@ -20,7 +20,8 @@ static_assert(FARSIDE_OWNER_ADDRESS_SHIFT_ == PtrWord::kAddressShift);
 static_assert(FARSIDE_OWNER_LINE_SHIFT_ == PtrWord::kAddressShift + 6);
 
 pager::Pager* g_pager = nullptr;
-Paths g_paths = Paths::kHybrid;
+Paths g_paths;
+double g_page_share;
 Epochs g_epochs;  // scopes may begin before the first object is created
 std::atomic<ObjectSpace*> g_space{nullptr};
 Evacuator* g_evacuator = nullptr;
@@ -30,7 +31,7 @@ ObjectSpace* start() {
   SignalsBlocked blocked;
   LockGuard guard(g_starting);
   if (ObjectSpace* existing = g_space.load()) return existing;
-  auto* space = new ObjectSpace(*g_pager, g_paths, g_epochs);
+  auto* space = new ObjectSpace(*g_pager, g_paths, g_page_share, g_epochs);
   g_evacuator = new Evacuator(*space);
   g_pager->evictors().set_observer(g_evacuator);
   if (int error = g_evacuator->start()) die("cannot start the evacuator's thread (error {})", error);
@@ -45,9 +46,10 @@ ObjectSpace& space() {
 
 }  // namespace
 
-void enable_objects(pager::Pager* pager, Paths paths) {
+void enable_objects(pager::Pager* pager, Paths paths, double page_share) {
   g_pager = pager;
   g_paths = paths;
+  g_page_share = page_share;
 }
 
 void disable_objects() {

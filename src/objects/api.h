@@ -5,8 +5,8 @@
 
 namespace farside::objects {
 
-// Sets the pager and the paths for far objects. Before the first object.
-void enable_objects(pager::Pager* pager, Paths paths);
+// Sets the pager and the paths for far objects (path_selector.h). Before the first object.
+void enable_objects(pager::Pager* pager, Paths paths, double page_share = Options().page_share);
 // Ends the evacuator and deletes the object space. For tests, when no object is left.
 void disable_objects();
 

@@ -24,9 +24,9 @@ void ObjectSpace::Busy::enter(ObjectSpace& space, ScopeRecord& scopes) {
   }
 }
 
-ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
+ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, double page_share, Epochs& epochs)
     : pager_(pager),
-      selector_(paths),
+      selector_(paths, page_share),
       table_(pager.space().base(), pager.space().bytes()),
       structures_(pager, table_),
       epochs_(epochs) {

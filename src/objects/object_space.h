@@ -71,7 +71,7 @@ class ObjectSpace : public NearObject {
     bool outer_;
   };
 
-  ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs);
+  ObjectSpace(pager::Pager& pager, Paths paths, double page_share, Epochs& epochs);
 
   int make(uint64_t* owner, farside_object_type* type, unsigned options, void** object);
   void destroy(uint64_t* owner);

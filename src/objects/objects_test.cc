@@ -25,7 +25,7 @@ bool evict_and_fetch(PathSelector& selector, Origin origin, unsigned used) {
 }
 
 TEST(PathSelector, LearnsFromSegmentsFetchedAsPagesAndNoticesChanges) {
-  PathSelector selector(Paths::kHybrid);
+  PathSelector selector(Paths::kHybrid, 0.8);
   auto pages_of = [&](unsigned count, unsigned used) {
     unsigned pages = 0;
     for (unsigned i = 0; i < count; i++) pages += evict_and_fetch(selector, Origin::kTaken, used);
@@ -40,15 +40,19 @@ TEST(PathSelector, LearnsFromSegmentsFetchedAsPagesAndNoticesChanges) {
 }
 
 TEST(PathSelector, JudgesASegmentByItsLastStay) {
-  PathSelector selector(Paths::kHybrid);
+  PathSelector selector(Paths::kHybrid, 0.8);
   Segment s = {};
   s.used_units.store(4 * 64);
   s.origin.store(static_cast<uint8_t>(Origin::kKnown));
   EXPECT_TRUE(selector.as_page(s, ~uint64_t{0} >> 12));   // 52 of 64 lines
   EXPECT_FALSE(selector.as_page(s, ~uint64_t{0} >> 13));  // 51: less than 80 %
   EXPECT_TRUE(selector.as_page(s, 0));                    // fetched ahead and not used
-  EXPECT_TRUE(PathSelector(Paths::kPageOnly).as_page(s, 1));
-  EXPECT_FALSE(PathSelector(Paths::kObjectOnly).as_page(s, ~uint64_t{0}));
+  PathSelector whole(Paths::kHybrid, 1), any(Paths::kHybrid, 0.01);
+  EXPECT_TRUE(whole.as_page(s, ~uint64_t{0}));
+  EXPECT_FALSE(whole.as_page(s, ~uint64_t{0} >> 1));
+  EXPECT_TRUE(any.as_page(s, 1));
+  EXPECT_TRUE(PathSelector(Paths::kPageOnly, 0.8).as_page(s, 1));
+  EXPECT_FALSE(PathSelector(Paths::kObjectOnly, 0.8).as_page(s, ~uint64_t{0}));
 }
 
 TEST(Objects, KeepWhatIsWritten) {

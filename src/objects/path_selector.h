@@ -17,14 +17,15 @@ namespace farside::objects {
 
 class PathSelector {
  public:
-  explicit PathSelector(Paths paths) : paths_(paths) {}
+  // page_share: a part of 1, of a segment's lines.
+  PathSelector(Paths paths, double page_share) : paths_(paths), page_share_(page_share) {}
 
   // Whether to fetch the segment as a page. used_lines: lines used since it was fetched. Called by evictors, for open
   // segments.
   bool as_page(Segment& segment, uint64_t used_lines) {
     if (paths_ != Paths::kHybrid) return paths_ == Paths::kPageOnly;
     unsigned lines = (segment.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
-    bool well_used = static_cast<unsigned>(std::popcount(used_lines)) * 100 >= lines * kPageShare;
+    bool well_used = std::popcount(used_lines) >= lines * page_share_;
     auto origin = static_cast<Origin>(segment.origin.load(std::memory_order_relaxed));
     if (used_lines == 0) return true;  // fetched ahead and never used: gives no information
     switch (origin) {
@@ -49,7 +50,6 @@ class PathSelector {
   }
 
  private:
-  static constexpr unsigned kPageShare = 80;  // per cent of its lines (Atlas 5.4)
   static constexpr int kMax = 1 << 12, kWeight = 16;
   static constexpr unsigned kMinPeriod = 16, kMaxPeriod = 512;
 
@@ -69,6 +69,7 @@ class PathSelector {
   }
 
   const Paths paths_;
+  const double page_share_;
   Record records_[2];  // of kMade and kTaken
 };
 

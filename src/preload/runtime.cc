@@ -215,7 +215,7 @@ void set_up_guard(Runtime& r) {
     prepare_core_dumps(r.pager, r.options.core == CoreContent::kAll);
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
-  objects::enable_objects(r.pager, r.options.paths);
+  objects::enable_objects(r.pager, r.options.paths, r.options.page_share);
   enable_offload(r.pager);
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();

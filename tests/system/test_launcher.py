@@ -331,7 +331,7 @@ class LauncherTest(LaunchTest):
     def test_help_of_tune(self):
         self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 16)
         keys = self.launch("--help-tune").output.decode()
-        for key in ("log", "core", "policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
+        for key in ("log", "core", "policy", "evictors", "prefetch", "writeback", "paths", "page-share", "space", "ucx"):
             self.assertRegex(keys, rf"(?m)^  {key}=")
         self.assertRegex(keys, r"(?m)^  --fault MODE ")
 
