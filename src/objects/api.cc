@@ -8,7 +8,6 @@
 
 #define FARSIDE_PUBLIC __attribute__((visibility("default")))
 
-using farside::objects::Epochs;
 using farside::objects::ObjectSpace;
 using farside::objects::ScopeRecord;
 
