@@ -43,5 +43,22 @@ TEST(PackingThread, APoolLendsRamAndFile) {
   EXPECT_EQ(pool.overflow()->file()->used_bytes(), 0u);
 }
 
+// A page that is being compressed is in both places for a moment, and its region has reserved no more than its pages.
+TEST(PackingThread, AFullRegionMayBeWrittenWhileItIsCompressed) {
+  constexpr uint64_t kEpochNs = 200'000, kPages = kSlab / kPageSize;
+  MemoryPool pool(4 * kSlab, 0, 0, Compression::kLz4);
+  PackingThread packing(&pool, kEpochNs);
+  Region* region = new_root(&pool, kSlab, kSlab);
+  auto content = [](uint64_t page, uint64_t turn) { return std::vector<uint8_t>(kPageSize, (page + turn) % 251); };
+  uint64_t turn = 0;
+  for (uint64_t was_packed = 0; turn < 2000 && was_packed < 200; turn++) {
+    for (uint64_t page = turn % 16; page < kPages; page += turn == 0 ? 1 : 16)
+      ASSERT_EQ(write(region, page * kPageSize, content(page, turn)), 0) << turn;
+    was_packed += pool.usage().packed > 0;
+  }
+  EXPECT_LT(turn, 2000u) << "nothing is compressed";
+  pool.release(region);
+}
+
 }  // namespace
 }  // namespace farside::server

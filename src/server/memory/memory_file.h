@@ -71,6 +71,8 @@ class MemoryFile {
   };
   Stored stored() const;
   uint64_t stored_bytes() const { return memory_bytes() + packed_bytes(); }
+  // So much of it at most is in both places at a time, because it is being compressed.
+  uint64_t counted_twice() const { return packed_ ? Packer::kBatch * wire::kPageBytes : 0; }
   uint64_t used_bytes() const { return stored().used; }
   // Whether there is RAM for so much more; always, unless there is an overflow file.
   bool has_ram_for(uint64_t bytes);

@@ -24,6 +24,8 @@ namespace farside::server {
 
 class Packer {
  public:
+  static constexpr unsigned kBatch = 32;  // pages that are compressed in one step
+
   // memory, file: descriptors of the region's two files. compression: not kOff. overflow: null or outlives this object.
   Packer(packed::PackedPages pages, int memory, int file, uint64_t region_bytes, Compression compression,
          Overflow* overflow);
@@ -46,8 +48,7 @@ class Packer {
   uint64_t zstd_pages() const { return zstd_count_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr unsigned kBatch = 32;             // pages that are compressed in one step
-  static constexpr unsigned kTablePagesAtOnce = 64;  // and those of the table that are looked at
+  static constexpr unsigned kTablePagesAtOnce = 64;  // of the table, that one step looks at
 
   enum class Action : uint8_t { kNone, kPack, kRepack, kMoveOut, kBringBack };
   struct Candidate {

@@ -129,6 +129,7 @@ class Region {
   static void for_each_page_run(const wire::RangeList& ranges, Work work);
   int admit(const wire::RangeList& ranges);
   int admit_call_range(uint64_t offset, uint64_t bytes);
+  bool exceeds_reservation(uint64_t missing);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
   void charge_overhead();
