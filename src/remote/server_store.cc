@@ -213,6 +213,8 @@ Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::s
       transport::reset_on_close(given_up);  // the region may have no other connection
       fds_.close(given_up);
     }
+    // That was the last descriptor.
+    if (control_fd_ == -EMFILE) control_fd_ = transport::dial_with_retry(attach_, retry_, &status);
   }
   if (r != -ETIMEDOUT)
     return Status::error(ECONNRESET, "memory server {} closed the connection; check why it ended", address());

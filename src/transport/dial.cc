@@ -259,6 +259,7 @@ int set_unix_path(Endpoint* endpoint, const char* path, size_t length) {
 }
 
 int open_socket(int family) {
+  if (inject::fails("socket")) return -EMFILE;
   int fd = os::call(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0 && family != AF_UNIX) {
     set_tcp_options(fd, kKeepAlive);

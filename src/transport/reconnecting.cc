@@ -227,6 +227,8 @@ void ReconnectingChannel::reconnect() {
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
   checked_ns_ = now_ns();  // the time of connecting counts
+  // Its descriptor may be the one that is needed; the next poll connects.
+  if (fd == -EMFILE && given_up_fd_ >= 0) return end_given_up();
   bool damaged = fd == -EBADMSG && ++damaged_ <= kMaxDamaged;
   // The server had accepted the token: who answers now is another host, as after a change of routes.
   bool other_host = (fd == -EKEYREJECTED || fd == -EACCES) && silence + pause_ns_ < retry_.limit_ns;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/inject.h"
 #include "transport/dial_fixture.h"
 
 namespace farside::transport {
@@ -168,6 +169,40 @@ TEST_F(DialServer, AReplacedConnectionIsReset) {
   EXPECT_EQ(after_damage, -ECONNRESET);
   EXPECT_EQ(at_end, 0);  // the client's end
 }
+
+#ifdef FARSIDE_EXPENSIVE_CHECKS
+// The descriptor of the connection that is given up is the one that the next connection needs.
+TEST_F(DialServer, ThereMayBeNoDescriptorForASecondConnection) {
+  std::atomic<bool> was_given_up{false};
+  Listener server({[&](int fd) {
+                     greet(fd);
+                     Request r;
+                     receive_request(fd, &r);
+                     std::byte byte;
+                     was_given_up = ::recv(fd, &byte, 1, 0) < 0;
+                   },
+                   [](int fd) {
+                     greet(fd);
+                     Request r;
+                     receive_request(fd, &r);
+                     send_bytes(fd, reply_frame(wire::Op::kRead, r.header.request, numbered(8)));
+                   }});
+  Dialer dialer = dialer_to(server.endpoint());
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {1'600'000'000}, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  inject::arm_failure("socket", 2);
+  Fd first(open_socket(AF_INET));
+  if (first.get() < 0) first = Fd(open_socket(AF_INET));  // the next one fails
+  FrameBytes back(8);
+  ByteRange read = {0, 8, back.data()};
+  Token token;
+  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  inject::arm_failure("socket", 0);
+  EXPECT_EQ(back, numbered(8));
+  EXPECT_TRUE(was_given_up);
+}
+#endif
 
 // A request that is refused, and silence: the reasons name the server, its words, and the time.
 TEST_F(DialServer, ReasonsOfFailuresAreReported) {
