@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "farside/fiber.h"
+#include "farside/fiber.hpp"
 #include "offload/backend.h"
 
 #define FARSIDE_PUBLIC __attribute__((visibility("default")))
@@ -82,6 +82,11 @@ int call_there(const farside_offload_request& request, const Expected& expected,
   return result;
 }
 
+void join_thread(const farside_offload_task& task) {
+  fiber_hold hold;
+  pthread_join(task.thread, nullptr);
+}
+
 void* run(void* argument) {
   auto* task = static_cast<farside_offload_task*>(argument);
   task->result = call_there(*task->request, task->expected, task->reply);
@@ -90,8 +95,10 @@ void* run(void* argument) {
   return nullptr;
 }
 
-// Without a thread, the call is executed in the wait for it.
+// Without a thread, the call is executed in the wait for it. libc creates and joins threads under a lock of its own: a
+// fiber that was suspended there by a fault would keep it from the worker that has to resume the fiber.
 void start_thread(farside_offload_task* task) {
+  fiber_hold hold;
   task->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (task->done < 0) return;
   if (pthread_create(&task->thread, nullptr, run, task) == 0) return;
@@ -115,7 +122,7 @@ int finish(farside_offload_task* task) {
   if (!has_thread && task->result > 0) return call_there(*task->request, task->expected, task->reply);
   if (!has_thread) return task->result < 0 ? task->result : call_here(*task->request, task->expected, task->reply);
   if (farside_fiber_self()) farside_fiber_wait_ready(task->done, FARSIDE_FIBER_READABLE);
-  pthread_join(task->thread, nullptr);
+  join_thread(*task);
   if (farside_fiber_self()) farside_fiber_close(std::exchange(task->done, -1));
   return task->result;
 }

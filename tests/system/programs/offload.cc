@@ -146,10 +146,10 @@ void fibers() {
   farside::run_fibers(2, [&] {
     farside::wait_group all;
     std::atomic<uint64_t> sums{0};
-    for (size_t i = 0; i < 32; i++) {
+    for (size_t i = 0; i < 200; i++) {
       all.add();
-      farside::spawn([&, i] {
-        auto one = offload::call(sum, {words + i * 1000, 1000}, {{words + i * 1000, 1000}});
+      farside::spawn([&, part = words + i % 32 * 1000] {
+        auto one = offload::call(sum, {part, 1000}, {{part, 1000}});
         if (one) sums += *one;
         all.done();
       });
