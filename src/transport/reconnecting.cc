@@ -222,7 +222,7 @@ void ReconnectingChannel::drop_connection() {
 void ReconnectingChannel::reconnect() {
   uint64_t now = update_clock(), silence = now - completed_ns_;
   warn_of_silence(silence);
-  if (silence > retry_.limit_ns) return give_up(-ETIMEDOUT, silence);
+  if (silence > retry_.limit_ns) return give_up(-ETIMEDOUT, silence, refusal_.ok() ? nullptr : refusal_.text());
   if (now < next_try_ns_) return;
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
@@ -234,6 +234,7 @@ void ReconnectingChannel::reconnect() {
   bool other_host = (fd == -EKEYREJECTED || fd == -EACCES) && silence + pause_ns_ < retry_.limit_ns;
   if (fd < 0 && !is_transient(fd) && !damaged && !other_host)
     return give_up(fd, silence, fd == -ECONNREFUSED ? nullptr : status.text());
+  refusal_ = other_host ? status : Status();
   // The pause grows also when the connection succeeds, for servers that accept it and then close it.
   next_try_ns_ = checked_ns_ + spread_pause(pause_ns_);
   pause_ns_ = std::min(2 * pause_ns_, retry_.attempt_timeout_ns());

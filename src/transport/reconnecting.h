@@ -90,7 +90,8 @@ class ReconnectingChannel final : public Channel {
   // A connection that was given up, until another one is attached: relays pass its reset on as an end in good order,
   // and the server would free a region that has no other one.
   int given_up_fd_ = -1;
-  int error_ = 0;  // not 0: the channel has failed
+  Status refusal_;  // of the last attempt, by another host; the reason if there is no further one before the limit
+  int error_ = 0;   // not 0: the channel has failed
   bool gathers_ = false;
   bool warned_ = false;  // of silence
   uint64_t sequence_ = 0;
