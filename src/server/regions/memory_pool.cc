@@ -84,19 +84,27 @@ void MemoryPool::release(Region* region, bool broken) {
   RegionShare::Remains share;
   {
     LockGuard hold(mutex_);
-    auto before = std::find_if(abandoned_.begin(), abandoned_.end(), [&](auto& a) { return a.region == region; });
-    unsigned earlier = before != abandoned_.end() ? 1 : 0;  // it broke and came back a short while ago
-    if (broken && region->connections_ == 1 + earlier && grace_ns_ != 0) {
+    if (broken && abandon(region)) {
       share = region->revoke_share();
-      region->connections_ -= earlier;
-      if (earlier == 0) before = abandoned_.insert(before, {region, 0});
-      before->until = now_ns() + grace_ns_;
-      abandoned_count_ = abandoned_.size();
       return;
     }
   }
   leave(region);
   tidy();
+}
+
+// The grace time begins, again if the region's connections broke and came back a short while ago. False: the region has
+// other connections, or there is no such time.
+bool MemoryPool::abandon(Region* region) {
+  auto of_region = [region](const Abandoned& a) { return a.region == region; };
+  auto entry = std::find_if(abandoned_.begin(), abandoned_.end(), of_region);
+  bool is_repeated = entry != abandoned_.end();
+  if (grace_ns_ == 0 || region->connections_ != (is_repeated ? 2 : 1)) return false;
+  if (is_repeated) region->connections_--;
+  else entry = abandoned_.insert(entry, {region, 0});
+  entry->until = now_ns() + grace_ns_;
+  abandoned_count_ = abandoned_.size();
+  return true;
 }
 
 // One connection fewer.

@@ -102,6 +102,7 @@ class MemoryPool {
     uint64_t until;
   };
 
+  bool abandon(Region* region) REQUIRES(mutex_);
   void leave(Region* region);
   Region* find(uint64_t id, const uint8_t* secret) REQUIRES(mutex_);
   std::shared_ptr<Region::Family> family_of(uint64_t id, const uint8_t* secret, uint64_t* bytes);
