@@ -1,9 +1,13 @@
 // System calls whose arguments are in far memory: buffers of 1 byte to 64 MiB, vectors, structures, strings, path
 // names.
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -302,11 +306,72 @@ static void machine(void) {
   CHECK(process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 10000 && filled(noise, 10000, 3));
 }
 
+// A structure on the stack that refers to far memory: a filter that sockets accept, and seccomp refuses for its
+// content.
+static void nested(void) {
+  const struct sock_filter steps[] = {{BPF_LD | BPF_B | BPF_ABS, 0, 0, 0}, {BPF_RET | BPF_K, 0, 0, 0xffff}};
+  struct sock_filter* filter = far_zero(sizeof steps);
+  memcpy(filter, steps, sizeof steps);
+  struct sock_fprog program = {2, filter};
+  int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  push_far(filter, sizeof steps);
+  CHECK(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0);
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  push_far(filter, sizeof steps);
+  CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == -1 && errno == EINVAL);
+  push_far(filter, sizeof steps);
+  CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == -1 && errno == EINVAL);
+}
+
+#define FAILS(number, error, ...)               \
+  do {                                          \
+    errno = 0;                                  \
+    CHECK(syscall(number, __VA_ARGS__) == -1L); \
+    CHECK(errno == (error));                    \
+  } while (0)
+
+// Addresses that the program may not access, in calls whose structures Farside reads itself. A stretch of these is far.
+static void bad_addresses(void) {
+  char* closed = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(closed != MAP_FAILED);
+  char* const bad[] = {(char*)-1L, (char*)8, closed, closed + (1 << 20) - 4};
+  char *const no_arguments[] = {"x", NULL}, *const file = "/bin/true";
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char *b = bad[i], *const list[] = {"x", b, NULL};
+    FAILS(SYS_rt_sigprocmask, EFAULT, SIG_BLOCK, b, NULL, 8);
+    FAILS(SYS_rt_sigprocmask, EFAULT, SIG_BLOCK, NULL, b, 8);
+    FAILS(SYS_rt_sigaction, EFAULT, SIGUSR1, b, NULL, 8);
+    FAILS(SYS_rt_sigaction, EFAULT, SIGUSR1, NULL, b, 8);
+    FAILS(SYS_sigaltstack, EFAULT, b, NULL);
+    FAILS(SYS_sigaltstack, EFAULT, NULL, b);
+    FAILS(SYS_rt_sigsuspend, EFAULT, b, 8);
+    FAILS(SYS_ppoll, EFAULT, NULL, 0, NULL, b, 8);
+    FAILS(SYS_pselect6, EFAULT, 0, NULL, NULL, NULL, NULL, b);
+    FAILS(SYS_execve, EFAULT, b, no_arguments, no_arguments);
+    FAILS(SYS_execve, EFAULT, file, b, no_arguments);
+    FAILS(SYS_execve, EFAULT, file, list, no_arguments);
+    FAILS(SYS_execve, EFAULT, file, no_arguments, list);
+    FAILS(SYS_clone3, EFAULT, b, 64);
+    CHECK(execve(file, no_arguments, (char**)b) == -1 && errno == EFAULT);
+  }
+  stack_t stack = {.ss_sp = closed, .ss_size = 65536, .ss_flags = 5};
+  FAILS(SYS_sigaltstack, EINVAL, &stack, NULL);
+  uint64_t fork_with_half_a_stack[8] = {0, 0, 0, 0, SIGCHLD, (uint64_t)closed, 0, 0};
+  FAILS(SYS_clone3, EINVAL, fork_with_half_a_stack, 64);
+}
+
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {{"read_write", read_write}, {"positioned", positioned},
-                                           {"vectors", vectors},       {"raw", raw},
-                                           {"messages", messages},     {"control_messages", control_messages},
-                                           {"network", network},       {"files", files},
-                                           {"machine", machine},       {NULL, NULL}};
+  static const struct test_case cases[] = {{"read_write", read_write},
+                                           {"positioned", positioned},
+                                           {"vectors", vectors},
+                                           {"raw", raw},
+                                           {"messages", messages},
+                                           {"control_messages", control_messages},
+                                           {"network", network},
+                                           {"files", files},
+                                           {"machine", machine},
+                                           {"nested", nested},
+                                           {"bad_addresses", bad_addresses},
+                                           {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

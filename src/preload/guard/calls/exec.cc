@@ -3,11 +3,47 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
+#include <cstring>
+
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/process/program_start.h"
 
 namespace farside::preload {
 namespace {
+
+// Whether memory can be read. Of successive places in one page the first is tried.
+class ReadablePages {
+ public:
+  bool has(const void* at) {
+    uint64_t page = align_down(number(at), kPageSize);
+    bool known = page == tried_;
+    tried_ = page;
+    return known || is_readable(at, 1, kNoStack);
+  }
+  bool has_text(const char* text) {
+    for (const char* at = text; has(at);) {
+      size_t rest = kPageSize - number(at) % kPageSize;
+      if (memchr(at, 0, rest)) return true;
+      at += rest;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr uint64_t kNoStack = ~uint64_t{0};
+  uint64_t tried_ = kNoStack;
+};
+
+bool is_readable_list(const char* const* list) {
+  ReadablePages places, texts;
+  for (; list; list++) {
+    if (!places.has(list)) return false;
+    if (!*list) return true;
+    if (!texts.has_text(*list)) return false;
+  }
+  return true;
+}
 
 bool names_file_by_path(const Call& execveat) {
   auto* path = reinterpret_cast<const char*>(execveat.arg[1]);
@@ -39,8 +75,16 @@ long exec_at(const Call& call) {
 
 }  // namespace
 
+bool are_readable(const char* path, const char* const* arguments, const char* const* environment) {
+  return (!path || ReadablePages().has_text(path)) && is_readable_list(arguments) && is_readable_list(environment);
+}
+
 long guarded_exec(const Call& call) {
   int shift = call.number == SYS_execveat ? 1 : 0;
+  bool readable = are_readable(reinterpret_cast<const char*>(call.arg[shift]),
+                               reinterpret_cast<const char* const*>(call.arg[shift + 1]),
+                               reinterpret_cast<const char* const*>(call.arg[shift + 2]));
+  if (!readable) return issue(call);
   if (shift && !names_file_by_path(call)) return exec_at(call);
   NearStart start(reinterpret_cast<const char*>(call.arg[shift]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 1]),

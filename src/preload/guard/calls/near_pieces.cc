@@ -47,6 +47,13 @@ uint64_t accessible_bytes(const void* address, uint64_t bytes) {
   return bytes;
 }
 
+// Whether this is the part of the program's stack that is certainly mapped.
+bool is_on_stack(uint64_t begin, uint64_t bytes, uint64_t stack_pointer) {
+  constexpr uint64_t kNearStack = 64 * kKiB;
+  uint64_t end = stack_pointer + kNearStack;
+  return begin >= stack_pointer && begin < end && bytes <= end - begin;
+}
+
 // A part of what is copied: its pages fit into near memory together with those of other threads.
 uint64_t part_limit() { return std::max(pin_limit() / 4, 4 * kPageSize); }
 
@@ -100,10 +107,26 @@ bool shares_memory(long number) {
 }
 
 bool is_readable(const void* address, uint64_t bytes, uint64_t stack_pointer) {
-  constexpr uint64_t kNearStack = 64 * kKiB;  // that much of it is mapped
   uint64_t begin = number(address);
-  if (begin >= stack_pointer && begin + bytes <= stack_pointer + kNearStack) return true;
+  if (is_on_stack(begin, bytes, stack_pointer)) return true;
   return begin + bytes >= begin && accessible_bytes(address, bytes) == bytes;
+}
+
+bool load_structure(void* to, const void* from, uint64_t bytes, uint64_t stack_pointer) {
+  if (!is_on_stack(number(from), bytes, stack_pointer)) return read_program(to, from, bytes, stack_pointer) == bytes;
+  memcpy(to, from, bytes);
+  return true;
+}
+
+bool store_structure(void* to, const void* from, uint64_t bytes, uint64_t stack_pointer) {
+  if (is_on_stack(number(to), bytes, stack_pointer)) {
+    memcpy(to, from, bytes);
+    return true;
+  }
+  Pins pins(stack_pointer);
+  pins.add(to, bytes, true);
+  iovec source = {const_cast<void*>(from), bytes}, target = {to, bytes};
+  return write_present(&source, &target, 1, bytes) == bytes;
 }
 
 bool NearPieces::pin(const iovec* pieces, size_t count) {

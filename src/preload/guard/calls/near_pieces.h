@@ -50,6 +50,10 @@ uint64_t read_program(void* to, const void* from, uint64_t bytes, uint64_t stack
 // Whether read_program would succeed. Costs nothing for far memory that is mapped, and for the program's stack.
 bool is_readable(const void* address, uint64_t bytes, uint64_t stack_pointer);
 
+// Copies a structure of the program, near or far. False: the program may not read it, or not write it there.
+bool load_structure(void* to, const void* from, uint64_t bytes, uint64_t stack_pointer);
+bool store_structure(void* to, const void* from, uint64_t bytes, uint64_t stack_pointer);
+
 // Whether the number is that of a thread of this process, or of another process in the same memory (CLONE_VM).
 bool shares_memory(long number);
 

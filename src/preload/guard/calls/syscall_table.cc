@@ -27,6 +27,7 @@ namespace {
 
 constexpr uint64_t kLargestBlock = 64 * kKiB;  // of memory whose size is not known
 constexpr uint64_t kLargestStructure = 256;    // of these bytes, words may be pointers
+constexpr uint64_t kLowest = 65536;            // address; a smaller argument is a number
 
 // One argument: what it points to.
 struct Arg {
@@ -87,6 +88,7 @@ constexpr Arg any() { return {Arg::kAny}; }
 
 struct CallDescription {
   bool known = false;
+  bool points = false;  // structures of the call, which may be near, have pointers
   Arg arg[6];
 };
 
@@ -97,7 +99,8 @@ struct Table {
   CallDescription description[kCalls] = {};
   constexpr void set(long number, Arg a = {}, Arg b = {}, Arg c = {}, Arg d = {}, Arg e = {}, Arg f = {}) {
     if (description[number].known) throw "described twice";  // does not compile
-    description[number] = {true, {a, b, c, d, e, f}};
+    CallDescription& call = description[number] = {true, false, {a, b, c, d, e, f}};
+    for (const Arg& arg : call.arg) call.points = call.points || arg.pointed > 0 || arg.kind == Arg::kAny;
   }
 };
 
@@ -125,7 +128,10 @@ uint64_t bytes_of(const Arg& spec, const Call& call) {
 
 void pin_any(Pins& pins, const void* address) {
   pin_block(pins, address, kLargestBlock);
-  pin_pointed(pins, address, kLargestStructure, kLargestBlock);
+  uint64_t in_page = kPageSize - number(address) % kPageSize;
+  uint64_t bytes = is_readable(address, kLargestStructure, pins.stack_pointer()) ? kLargestStructure
+                                                                                 : std::min(in_page, kLargestStructure);
+  pin_pointed(pins, address, bytes, kLargestBlock);
 }
 
 // The arguments of a call that the kernel gets instead of the program's.
@@ -136,8 +142,12 @@ class NearArguments {
   // If some of the memory is not mapped, the kernel will return EFAULT.
   long bring(int index, const Arg& spec) {
     auto* address = reinterpret_cast<char*>(call_.arg[index]);
-    if (spec.kind == Arg::kNone || !touches_far(address, spec.kind == Arg::kString ? 1 : kLargestBlock)) return 0;
+    if (spec.kind == Arg::kNone || number(address) < kLowest) return 0;
     if (spec.kind == Arg::kAny) return pin_any(pins_, address), 0;
+    if (!touches_far(address, spec.kind == Arg::kString ? 1 : kLargestBlock)) {
+      if (spec.pointed > 0) pin_pointed(pins_, address, bytes_of(spec, call_), spec.pointed);
+      return 0;
+    }
     if (spec.kind == Arg::kString) return pins_.add_string(address), 0;
     uint64_t bytes = bytes_of(spec, call_);
     if (bytes <= pin_limit()) pins_.add(address, bytes, spec.kind != Arg::kIn);
@@ -174,7 +184,7 @@ class NearArguments {
   std::optional<NearPieces> copies_[6];
 };
 
-constexpr CallDescription kUnknown = {true, {any(), any(), any(), any(), any(), any()}};
+constexpr CallDescription kUnknown = {true, true, {any(), any(), any(), any(), any(), any()}};
 
 bool has_far_argument(const Call& call) {
   for (long argument : call.arg) {
@@ -194,7 +204,7 @@ void pin_pointed(Pins& pins, const void* structure, uint64_t bytes, uint64_t poi
   auto begin = align_up(reinterpret_cast<uint64_t>(structure), alignof(void*));
   auto end = reinterpret_cast<uint64_t>(structure) + bytes;
   uint64_t left = std::max(pin_limit(), kLargestBlock);
-  if (!is_readable(structure, bytes, 0)) return;
+  if (bytes < sizeof(void*) || !is_readable(structure, bytes, pins.stack_pointer())) return;
   for (uint64_t at = begin; at + sizeof(void*) <= end && left > 0; at += sizeof(void*)) {
     const void* target = *reinterpret_cast<void* const*>(at);
     if (!is_far(target)) continue;
@@ -209,8 +219,8 @@ void pin_block(Pins& pins, const void* address, uint64_t bytes) {
 }
 
 long table_call(const Call& call, long (*issue_pinned)(const Call&)) {
-  if (!has_far_argument(call)) return issue_pinned(call);
   const CallDescription& description = description_of(call.number);
+  if (!description.points && !has_far_argument(call)) return issue_pinned(call);
   NearArguments arguments(call);
   for (int i = 0; i < 6; i++) {
     if (long error = arguments.bring(i, description.arg[i])) return error;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdarg>
 
+#include "preload/guard/calls/exec.h"
 #include "preload/guard/libc/wrapper.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/process/program_start.h"
@@ -27,6 +28,7 @@ size_t length_of(char* const* list) {
 template <typename Execute>
 int with_changes(char* const* environment, Execute execute) {
   if (!guard_pager() || !in_handler_mode() || !environment) return execute(environment);
+  if (!are_readable(nullptr, nullptr, environment)) return execute(environment);
   size_t count = length_of(environment), room = count + EnvironmentChanges::kAppended + 1;
   auto** list = static_cast<char**>(alloca(room * sizeof(char*)));
   std::fill(std::copy_n(environment, count, list), list + room, nullptr);

@@ -11,6 +11,7 @@
 #include <cstdarg>
 
 #include "base/log.h"
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/calls/special_calls.h"
 #include "preload/guard/libc/wrapper.h"
 #include "preload/guard/process/process.h"
@@ -62,7 +63,11 @@ long trapped_fork(Make make) {
 }
 
 bool is_fork(long number, long argument) {
-  if (number == SYS_clone3) return !(reinterpret_cast<const clone_args*>(argument)->flags & CLONE_VM);
+  uint64_t flags = CLONE_VM;  // arguments that cannot be read, which the kernel refuses
+  if (number == SYS_clone3) {
+    load_structure(&flags, reinterpret_cast<void*>(argument), sizeof flags, STACK_POINTER);
+    return !(flags & CLONE_VM);
+  }
   return number == SYS_fork || (number == SYS_clone && !(argument & CLONE_VM));
 }
 

@@ -22,7 +22,7 @@ EXPORT int sigaction(int signal, const struct sigaction* action, struct sigactio
     wanted = {reinterpret_cast<void*>(action->sa_sigaction), static_cast<unsigned long>(action->sa_flags), nullptr, 0};
     memcpy(&wanted.mask, &action->sa_mask, sizeof wanted.mask);
   }
-  long r = guarded_sigaction(signal, action ? &wanted : nullptr, &previous, sizeof wanted.mask);
+  long r = guarded_sigaction(signal, action ? &wanted : nullptr, &previous);
   if (old) {
     memset(old, 0, sizeof *old);
     old->sa_sigaction = reinterpret_cast<void (*)(int, siginfo_t*, void*)>(previous.handler);

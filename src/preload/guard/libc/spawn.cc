@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "preload/guard/calls/exec.h"
 #include "preload/guard/libc/wrapper.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/process/program_start.h"
@@ -75,7 +76,8 @@ int spawn_near(decltype(posix_spawn)* real, pid_t* pid, const char* path, const 
 EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                        const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   static const auto real = libc_function<decltype(posix_spawn)>("posix_spawn");
-  if (!guard_pager()) return real(pid, path, actions, attributes, arguments, environment);
+  if (!guard_pager() || !are_readable(path, arguments, environment))
+    return real(pid, path, actions, attributes, arguments, environment);
   return spawn_near(real, pid, path, actions, attributes, arguments, environment);
 }
 

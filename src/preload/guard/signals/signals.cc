@@ -112,7 +112,7 @@ void install_fault_handler(bool all_handlers_are_ours) {
   for (int signal = 1; signal < kSignals; signal++) {  // handlers that libraries of the program have installed before
     KernelSigaction now = {};
     if (is_ours(signal) || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
-    if (is_received(signal, now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
+    if (is_received(signal, now)) guarded_sigaction(signal, &now, nullptr);
   }
 }
 
@@ -176,8 +176,7 @@ void chain_signal(int signal, siginfo_t* info, void* context, os::SignalSet mask
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes) {
-  if (set_bytes != sizeof(os::SignalSet)) return -EINVAL;
+long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old) {
   // Copies on the stack: neither the kernel nor a holder of the lock may access far memory.
   KernelSigaction wanted = {}, previous = {};
   if (action) wanted = *action;

@@ -22,7 +22,7 @@ void install_fault_handler(bool all_handlers_are_ours);
 void install_trap_handler();
 
 // rt_sigaction of the program. 0 or -errno.
-long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes);
+long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old);
 
 // For the system call of a fork. The child must not inherit the lock of the actions held by a thread that it lacks.
 class ActionsInFork {

@@ -39,7 +39,10 @@ long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_poin
   if (on_it && g.app_stack) previous = {reinterpret_cast<void*>(g.stack_low), SS_ONSTACK, g.stack_high - g.stack_low};
   if (stack) {
     if (on_it && g.app_stack) return -EPERM;
-    bool disable = (wanted.ss_flags & SS_DISABLE) != 0;
+    constexpr int kFlags = static_cast<int>(1U << 31);  // SS_AUTODISARM
+    int mode = wanted.ss_flags & ~kFlags;
+    if (mode != 0 && mode != SS_DISABLE && mode != SS_ONSTACK) return -EINVAL;
+    bool disable = mode == SS_DISABLE;
     if (!disable && wanted.ss_size < kMinStackBytes) return -ENOMEM;
     g.app_stack = disable ? 0 : reinterpret_cast<uint64_t>(wanted.ss_sp);
     g.app_stack_bytes = disable ? 0 : wanted.ss_size;

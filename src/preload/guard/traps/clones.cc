@@ -13,6 +13,7 @@
 #include "base/inherited_fds.h"
 #include "base/log.h"
 #include "base/sync.h"
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/process/fork.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/signals/interruptions.h"
@@ -77,14 +78,7 @@ CloneRequest request_of(const Call& call) {
   }
 }
 
-// The size of the arguments of clone3, as far as Farside knows them.
-size_t known_bytes(const Call& clone3) { return std::min(static_cast<size_t>(clone3.arg[1]), sizeof(clone_args)); }
-
-clone_args arguments_of(const Call& clone3) {
-  clone_args args = {};
-  memcpy(&args, reinterpret_cast<void*>(clone3.arg[0]), known_bytes(clone3));
-  return args;
-}
+clone_args arguments_of(const Call& clone3) { return *reinterpret_cast<const clone_args*>(clone3.arg[0]); }
 
 // Issues the call as a plain fork: the same flags, but memory is not shared and the stack is not set. A vfork child
 // would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the child's exec, so a
@@ -95,7 +89,7 @@ long issue_fork(const Call& call) {
     clone_args args = arguments_of(call);
     args.flags &= ~dropped;
     args.stack = args.stack_size = 0;
-    return os::call(SYS_clone3, &args, known_bytes(call));
+    return os::call(SYS_clone3, &args, call.arg[1]);
   }
   if (call.number != SYS_clone) return os::call(SYS_clone, SIGCHLD, 0, 0, 0, 0);
   return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(dropped), 0, call.arg[2], call.arg[3], call.arg[4]);
@@ -255,8 +249,7 @@ long issue_clone(const Call& call, void* storage, ThreadStart* start) {
       args.flags |= CLONE_SETTLS;
       args.tls = reinterpret_cast<uint64_t>(storage);
     }
-    return farside_clone_thread(SYS_clone3, reinterpret_cast<long>(&args), static_cast<long>(known_bytes(call)), 0, 0,
-                                0, start);
+    return farside_clone_thread(SYS_clone3, reinterpret_cast<long>(&args), call.arg[1], 0, 0, 0, start);
   }
   long flags = call.arg[0] | (storage ? CLONE_SETTLS : 0);
   long thread_pointer = storage ? reinterpret_cast<long>(storage) : call.arg[4];
@@ -279,23 +272,27 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
   return result;
 }
 
-// What the kernel says to arguments of a size that it does not know.
-int size_error(const Call& call) {
-  if (call.number != SYS_clone3) return 0;
-  auto bytes = static_cast<size_t>(call.arg[1]);
+// Has a call of clone3 refer to a copy of its arguments, as far as Farside knows them. The error is the kernel's.
+int copy_arguments(Call* clone3, clone_args* copy) {
+  auto bytes = static_cast<size_t>(clone3->arg[1]), known = std::min(bytes, sizeof *copy);
   constexpr size_t kFirstVersion = 64;
   if (bytes > kPageSize) return -E2BIG;
   if (bytes < kFirstVersion) return -EINVAL;
-  auto* arguments = reinterpret_cast<const char*>(call.arg[0]);
-  bool newer =
-      std::any_of(arguments + std::min(bytes, sizeof(clone_args)), arguments + bytes, [](char c) { return c; });
-  return newer ? -E2BIG : 0;
+  char all[kPageSize];
+  if (!load_structure(all, reinterpret_cast<void*>(clone3->arg[0]), bytes, clone3->stack_pointer)) return -EFAULT;
+  if (std::any_of(all + known, all + bytes, [](char c) { return c; })) return -E2BIG;
+  memcpy(copy, all, known);
+  if ((copy->stack == 0) != (copy->stack_size == 0)) return -EINVAL;
+  clone3->arg[0] = reinterpret_cast<long>(copy);
+  clone3->arg[1] = static_cast<long>(known);
+  return 0;
 }
 
 }  // namespace
 
-long clone_in(ucontext_t* context, const Call& call) {
-  if (int error = size_error(call)) return error;
+long clone_in(ucontext_t* context, Call call) {
+  clone_args arguments = {};
+  if (int error = call.number == SYS_clone3 ? copy_arguments(&call, &arguments) : 0) return error;
   CloneRequest request = request_of(call);
   bool shares_memory = (request.flags & CLONE_VM) != 0;
   if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request);

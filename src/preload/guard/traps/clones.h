@@ -8,6 +8,6 @@
 namespace farside::preload {
 
 // Executes a call of the family. Returns the kernel's result, in a child of a fork 0; threads do not return here.
-long clone_in(ucontext_t* context, const Call& call);
+long clone_in(ucontext_t* context, Call call);
 
 }  // namespace farside::preload

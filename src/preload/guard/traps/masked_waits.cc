@@ -5,17 +5,24 @@
 
 #include "base/bits.h"
 #include "preload/guard/calls/guarded_call.h"
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/signals/signal_masks.h"
 #include "preload/guard/thread/pins.h"
 
 namespace farside::preload {
 namespace {
 
+// False: the address is 0, or one that the kernel cannot read either.
+template <typename Structure>
+bool load(const Call& call, long address, Structure* to) {
+  return address && load_structure(to, reinterpret_cast<void*>(address), sizeof *to, call.stack_pointer);
+}
+
 // The mask is copied to near memory, without SIGBUS and SIGSYS.
 long call_with_mask(const Call& call, int mask_arg) {
-  auto* given = reinterpret_cast<const os::SignalSet*>(call.arg[mask_arg]);
-  if (!given) return guarded_call(call);
-  os::SignalSet mask = without_ours(*given);
+  os::SignalSet mask;
+  if (!load(call, call.arg[mask_arg], &mask)) return guarded_call(call);
+  mask = without_ours(mask);
   t_guard.wait_mask = mask;
   Call changed = call;
   changed.arg[mask_arg] = reinterpret_cast<long>(&mask);
@@ -28,14 +35,12 @@ struct MaskArgument {  // of pselect6
 };
 
 long pselect_call(const Call& call) {
-  auto* given = reinterpret_cast<const MaskArgument*>(call.arg[5]);
   Call changed = call;
   MaskArgument argument = {};
   os::SignalSet mask = 0;
-  if (given) {
-    argument = *given;
-    if (argument.set) {
-      mask = without_ours(*argument.set);
+  if (load(call, call.arg[5], &argument)) {
+    if (load(call, reinterpret_cast<long>(argument.set), &mask)) {
+      mask = without_ours(mask);
       t_guard.wait_mask = mask;
       argument.set = &mask;
     }

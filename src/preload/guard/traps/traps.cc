@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "preload/guard/calls/guarded_call.h"
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/signals/interruptions.h"
 #include "preload/guard/signals/signal_frames.h"
@@ -29,11 +30,20 @@
 namespace farside::preload {
 namespace {
 
+// Executes a call that reads a structure of the program, unless its address is 0, and then writes the former one:
+// exchange(wanted or nullptr, former).
+template <typename Structure, typename Exchange>
+long exchange_structure(const Call& call, int wanted_argument, int former_argument, Exchange exchange) {
+  auto* from = reinterpret_cast<const void*>(call.arg[wanted_argument]);
+  auto* to = reinterpret_cast<void*>(call.arg[former_argument]);
+  Structure wanted = {}, former = {};
+  if (from && !load_structure(&wanted, from, sizeof wanted, call.stack_pointer)) return -EFAULT;
+  long r = exchange(from ? &wanted : nullptr, &former);
+  return r == 0 && to && !store_structure(to, &former, sizeof former, call.stack_pointer) ? -EFAULT : r;
+}
+
 // Changes the mask in the signal frame, which the kernel restores when the trap returns.
-long sigprocmask_in(ucontext_t* context, const Call& call) {
-  if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
-  auto* wanted = reinterpret_cast<const os::SignalSet*>(call.arg[1]);
-  auto* old = reinterpret_cast<os::SignalSet*>(call.arg[2]);
+long sigprocmask_in(ucontext_t* context, const Call& call, const os::SignalSet* wanted, os::SignalSet* old) {
   os::SignalSet before = mask_of(context), set = wanted ? *wanted : 0, after = before;
   if (wanted) {
     switch (call.arg[0]) {
@@ -50,7 +60,7 @@ long sigprocmask_in(ucontext_t* context, const Call& call) {
         return -EINVAL;
     }
   }
-  if (old) *old = before;
+  *old = before;
   constexpr os::SignalSet kNever = os::signal_bit(SIGKILL) | os::signal_bit(SIGSTOP);
   set_mask(context, without_ours(after) & ~kNever);
   return 0;
@@ -73,13 +83,17 @@ long dispatch(ucontext_t* context, const Call& call) {
   if (masked_wait_call(call, &result)) return result;
   switch (call.number) {
     case SYS_rt_sigprocmask:
-      return sigprocmask_in(context, call);
+      if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
+      return exchange_structure<os::SignalSet>(
+          call, 1, 2, [&](auto* wanted, auto* old) { return sigprocmask_in(context, call, wanted, old); });
     case SYS_rt_sigaction:
-      return guarded_sigaction(static_cast<int>(call.arg[0]), reinterpret_cast<const KernelSigaction*>(call.arg[1]),
-                               reinterpret_cast<KernelSigaction*>(call.arg[2]), static_cast<size_t>(call.arg[3]));
+      if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
+      return exchange_structure<KernelSigaction>(call, 1, 2, [&](auto* wanted, auto* old) {
+        return guarded_sigaction(static_cast<int>(call.arg[0]), wanted, old);
+      });
     case SYS_sigaltstack:
-      return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]),
-                                 call.stack_pointer);
+      return exchange_structure<stack_t>(
+          call, 0, 1, [&](auto* wanted, auto* old) { return guarded_sigaltstack(wanted, old, call.stack_pointer); });
     case SYS_rt_sigreturn:
       farside_sigreturn_at(near_frame(call.stack_pointer));
     case SYS_clone:
