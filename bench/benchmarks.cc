@@ -1,6 +1,7 @@
 // The table of all benchmarks. bench/README.md shows how to add a workload or a benchmark.
 #include "bench/objects/suites.h"
 #include "bench/papers/papers.h"
+#include "bench/regret_workloads.h"
 #include "bench/scale/scale.h"
 #include "bench/scaling/scaling.h"
 #include "bench/suites.h"
@@ -191,6 +192,21 @@ results: the benchmark ends with status 1 if they do not.)",
                    {"--configurations", {"paged", "hinted", "objects", "hybrid", kSwap}},
                    {"--transports", {"shm", "tcp"}}},
        .suites = {far_types_suite()}},
+      {.name = "regret",
+       .help = "What the defaults cost beside the best fixed settings",
+       .about =
+           R"(Runs each workload with all memory near, and then, at each share of what it used, with the default settings
+and with all others of huge pages, prefetching and the policies 2q and lru. Regret is the cost of the defaults over the
+smallest cost: in pages fetched and written back, of which equal runs differ little, and in time. What is not
+installed is left out. Ends with status 1 if a program fails or prints something else.)",
+       .examples = {"--quick", "--json regret.json --plots plots", "--apps loop,zones,'GNU sort' --shares 25,50"},
+       .page = "docs/internals/regret.md",
+       .options = "--apps --shares --size --repeat --cut-off --budget --apps-dir",
+       .defaults = {.size = "96M", .repetitions = 1},
+       .quick = {.size = "16M", .repetitions = 1, .apps = {"loop", "GNU sort"}, .shares = {50}},
+       .needs = kServer,
+       .choices = {{"--apps", regret_workload_names()}},
+       .suites = {regret_suite()}},
       {.name = "papers",
        .help = "The figures and tables of five papers, repeated here",
        .about =

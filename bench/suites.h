@@ -18,6 +18,7 @@ Suite redis_suite();
 Suite policies_suite();
 Suite applications_suite();
 Suite far_types_suite();
+Suite regret_suite();
 
 std::vector<std::string> application_names();
 std::vector<std::string> far_type_names();  // of the applications of far_types_suite()

@@ -33,7 +33,8 @@ limit, where the kernel may kill what swaps too slowly. `--json` has all figures
 
 [Is it for me?](guide/is_it_for_me.md) says what the figures mean for a program; [decision 61](decisions/0061-what-did-not-help.md)
 has what did not help, and [history](history/benchmarks.md) earlier measurements, also of data frames. On other pages:
-[hints](guide/hints.md), [scaling](internals/scaling.md) to 128 threads (simulated), [the papers' figures](papers.md). `farside bench --list` names all benchmarks.
+[hints](guide/hints.md), [scaling](internals/scaling.md) to 128 threads (simulated), [regret](internals/regret.md) of the defaults,
+[the papers' figures](papers.md). `farside bench --list` names all benchmarks.
 """
 
 

@@ -61,7 +61,7 @@ constexpr SettingRow kOptions[] = {
     {"--transports", &Settings::transports, "LIST", "to a server on this machine"},
     {"--latency", &Settings::latency_us, "US", "microseconds added to each fetch over shm, for a slower link", -1, 1e6},
     {"--app-threads", &Settings::app_threads, "N", "threads of each application", 1, 64},
-    {"--cut-off", &Settings::cut_off, "N", "times its native time, after which a program is ended"},
+    {"--cut-off", &Settings::cut_off, "N", "times its native or all-near time, after which a program is ended"},
     {"--apps-dir", &Settings::apps_dir, "DIR", "the folder of the applications, where they are not installed"},
     {"--threads", &Settings::threads, "LIST", "numbers of threads", 1, 1024},
     {"--faults", &Settings::faults, "N", "faults that each simulation measures", 1000, 1e8},

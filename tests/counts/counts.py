@@ -21,9 +21,9 @@ class Bound:
 
 
 BOUNDS = (
-    Bound("hot_set_that_fits", "100M", 640_000, 110_000, 420_000,
+    Bound("hot_set", "100M", 640_000, 110_000, 420_000,
           "three passes of a stream are 230,000; its huge pages displace no hot page (decision 63): 2,000,000 before"),
-    Bound("hot_set_beyond", "120M", 710_000, 115_000, 570_000,
+    Bound("larger_hot_set", "120M", 710_000, 115_000, 570_000,
           "as above, where the hot set leaves less room: 1,500,000 before"),
     Bound("zones", "100M", 290_000, 280_000, 334_000,
           "huge pages that were dense once do not come whole for single reads (decision 46): 2,200,000 before"),
@@ -61,7 +61,7 @@ class CountsTest(SystemTest):
 
     def check(self, bound):
         stats = self.folder / "stats.json"
-        program = [BUILD / "tests/counts/patterns", bound.pattern]
+        program = [BUILD / "libexec/farside/apps/patterns", bound.pattern]
         native = run(program)
         far = run([FARSIDE, "run", "--quiet", "--local", bound.local, f"--stats=json:{stats}", "--", *program])
         self.assertEqual((far.status, far.output), (0, native.output), tail(far.errors))

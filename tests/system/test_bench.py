@@ -187,6 +187,20 @@ class BenchTest(SystemTest):
         self.assertEqual((len(policies), len(document["rows"])), (16, 6 * 16 * 2))
         self.assertTrue(all(0 <= median(row, "hits") <= 100 for row in document["rows"]))
 
+    def test_regret(self):
+        document = self.bench("regret", "--quick")
+        self.assertEqual(document["skipped"], {})
+        rows = document["rows"]
+        for workload in ("loop", "GNU sort"):
+            runs = [row for row in rows if row["workload"] == workload and "setting" in row]
+            self.assertEqual(len(runs), 1 + 8, workload)
+            pages = [median(row, "pages") for row in runs if "near" in row and "pages" in row]  # without what was cut off
+            compared, = [row for row in rows if row["workload"] == workload and "setting" not in row]
+            self.assertEqual(median(compared, "pages_best"), min(pages))
+            if "pages" in runs[1]:
+                self.assertGreaterEqual(median(compared, "pages_regret"), 1)
+        self.assertIn("regret by pages: median", self.text)
+
     def test_several_run_after_each_other(self):
         file = self.folder / "both.json"
         words = [FARSIDE, "bench", "hints", "fibers", "--quick", "--repeat", "1", "--quiet", "--json", str(file)]
@@ -229,7 +243,7 @@ class BenchTest(SystemTest):
             self.assertLessEqual(median(row, "p50_us"), median(row, "p99_us"))
 
     def test_every_application_of_all_runs(self):
-        others = ("cache", "graph", "taxi", "offload_queries")  # of `bench apps`, or with options of their own
+        others = ("cache", "graph", "taxi", "offload_queries", "patterns")  # of `bench apps`, or with options of their own
         apps = sorted(path.name for path in (BUILD / "libexec/farside/apps").iterdir() if path.name not in others)
         if not shutil.which("memcached"):
             apps.remove("memcached_load")
