@@ -146,7 +146,9 @@ uint64_t peak_resident_bytes() {
 
 }  // namespace
 
-void open_unmanaged() { g_smaps = os::move_fd_high(open_smaps()); }
+void open_unmanaged() {
+  if (g_smaps < 0) g_smaps = os::move_fd_high(open_smaps());
+}
 
 bool owns_unmanaged_fd(int fd) { return fd >= 0 && fd == g_smaps; }
 

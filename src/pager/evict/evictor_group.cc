@@ -1,6 +1,7 @@
 #include "pager/evict/evictor_group.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 
 #include "base/log.h"
@@ -35,11 +36,16 @@ EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, 
 EvictorGroup::~EvictorGroup() { stop(); }
 
 void EvictorGroup::start() {
+  if (started()) return;
+  Status opened = open_all();
+  if (!opened.ok()) die("{}", opened.text());
   int error = start_all();
   if (error) die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
 }
 
 void EvictorGroup::start_late() {
+  if (started()) return;
+  if (Status opened = open_all(); !opened.ok()) return postpone(opened);
   int error = start_all();
   if (!error) return;
   log(LogLevel::kError,
@@ -47,14 +53,22 @@ void EvictorGroup::start_late() {
       running_.load());
 }
 
+// A program may have all descriptors that it is permitted to have.
+void EvictorGroup::postpone(const Status& why) {
+  if (why.code() != EMFILE && why.code() != ENFILE) die("{}", why.text());
+  static std::atomic<bool> warned{false};
+  if (!postponed_.exchange(true) && !warned.exchange(true))
+    log(LogLevel::kWarning, "{}; until the program has closed files, near memory exceeds --local", why.text());
+}
+
 bool EvictorGroup::start_when_needed(void (*begin)()) {
-  if (frames_.used() >= kUnattended) return false;
   for (unsigned i = 0; i < wanted_; i++) {
     if (!threads_[i].prepare()) return false;
     make(i);
   }
   frames_.set_attention(kUnattended);
   deferred_.store(begin);
+  if (frames_.used() >= kUnattended) start_if_deferred();
   return true;
 }
 
@@ -64,12 +78,11 @@ void EvictorGroup::start_if_deferred() {
   auto begin = deferred_.exchange(nullptr);
   frames_.set_attention(UINT64_MAX);
   if (begin) begin();
+  if (postponed_.exchange(false)) deferred_.store(begin);
   lifecycle_.unlock();
 }
 
 int EvictorGroup::start_all() {
-  if (started()) return 0;
-  for (unsigned i = 0; i < wanted_; i++) open(i);  // all of them before the first thread, which reads their counters
   int error = 0;
   for (unsigned i = 0; i < wanted_ && !error; i++) error = start_one(i);
   while (working_.load() < running_.load()) os::sched_yield();  // until they all run, frames are taken beyond the limit
@@ -82,10 +95,14 @@ void EvictorGroup::make(unsigned index) {
     evictors_[index] = std::make_unique<Evictor>(pages_, huge_, store_, index, observer_, freed_, preferred_);
 }
 
-void EvictorGroup::open(unsigned index) {
-  make(index);
-  Status status = evictors_[index]->open();
-  if (!status.ok()) die("{}", status.text());
+// Before the first thread, which reads the counters of all.
+Status EvictorGroup::open_all() {
+  Status status;
+  for (unsigned i = 0; i < wanted_ && status.ok(); i++) {
+    make(i);
+    status = evictors_[i]->open();
+  }
+  return status;
 }
 
 int EvictorGroup::start_one(unsigned index) {
@@ -253,6 +270,7 @@ void EvictorGroup::reset_in_child() {
   background_wanted_.store(false);
   kept_.store(false);
   deferred_.store(nullptr);
+  postponed_.store(false);
   frames_.set_attention(UINT64_MAX);
   for (EvictorSlot& slot : slots_) {
     slot.work.reset_in_child();

@@ -57,7 +57,8 @@ class EvictorGroup {
   void start_late();
   // Instead of start(): `begin` is called when an evictor is needed, or 2 MiB of frames are in use. It calls
   // Pager::start_threads_late(). It may be called under a fault, so it must be async-signal-safe. Most processes of a
-  // tree never need one. False: so many frames are in use already, or threads cannot be started so.
+  // tree never need one. Where the process has no descriptors left, it is called again at the next need. False: threads
+  // cannot be started so.
   bool start_when_needed(void (*begin)());
   bool is_deferred() const { return deferred_.load(std::memory_order_relaxed) != nullptr; }
   // The same as if one was needed. Nothing if the threads run. Async-signal-safe.
@@ -107,7 +108,8 @@ class EvictorGroup {
  private:
   int start_all();
   void make(unsigned index);
-  void open(unsigned index);
+  Status open_all();
+  void postpone(const Status& why);
   int start_one(unsigned index);
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
@@ -157,6 +159,7 @@ class EvictorGroup {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> kept_{false};
   std::atomic<void (*)()> deferred_{nullptr};  // what starts the threads
+  std::atomic<bool> postponed_{false};         // it has found no descriptors
   Mutex lifecycle_;                            // pause() to resume(), or a stop and a start; new in the child of a fork
   Event halted_;                               // signalled when an evictor has halted
 };

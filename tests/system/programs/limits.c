@@ -165,18 +165,34 @@ static void with_children(int resource, rlim_t limit, void (*check)(void)) {
 
 static void descriptors(void) { with_children(RLIMIT_NOFILE, 10, check_descriptors); }
 
+// A child has all descriptors that it may have before it needs far memory. (Where that is not a great number.)
+static void all_descriptors(void) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    int last = 0, opened = 0, fd;
+    for (; opened < 1024 && (fd = dup(0)) >= 0; opened++) last = fd;
+    CHECK(opened > 0);
+    char* blocks[10];
+    for (int i = 0; i < 10; i++) fill(blocks[i] = malloc(MIB), MIB, (uint32_t)i);
+    for (fd = last; fd > 2; fd--) close(fd);
+    push_far(blocks[0], MIB);
+    for (int i = 0; i < 10; i++) CHECK(filled(blocks[i], MIB, (uint32_t)i));
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void file_size(void) {
   CHECK(signal(SIGXFSZ, SIG_IGN) == SIG_DFL);
   with_children(RLIMIT_FSIZE, 8192, check_file_size);
 }
 
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {{"addresses", addresses},
-                                           {"data", data},
-                                           {"by_prlimit", by_prlimit},
-                                           {"of_programs", of_programs},
-                                           {"descriptors", descriptors},
-                                           {"file_size", file_size},
-                                           {NULL, NULL}};
+  static const struct test_case cases[] = {{"addresses", addresses},     {"data", data},
+                                           {"by_prlimit", by_prlimit},   {"of_programs", of_programs},
+                                           {"descriptors", descriptors}, {"all_descriptors", all_descriptors},
+                                           {"file_size", file_size},     {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

@@ -344,7 +344,8 @@ static void actions(void) {
   CHECK(!sigismember(&mask_inside, SIGTERM));
   CHECK(sigprocmask(SIG_SETMASK, NULL, &outside) == 0 && !sigismember(&outside, SIGUSR1) &&
         !sigismember(&outside, SIGUSR2));
-  CHECK(sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler == SIG_DFL);
+  CHECK(sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler == SIG_DFL && (now.sa_flags & SA_SIGINFO) &&
+        sigismember(&now.sa_mask, SIGUSR2));
   handle(SIGUSR1, note_mask, SA_NODEFER);
   for (int i = 0; i < 2; i++) CHECK(raise(SIGUSR1) == 0);
   CHECK(count == 3 && !sigismember(&mask_inside, SIGUSR1));

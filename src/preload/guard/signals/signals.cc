@@ -137,9 +137,11 @@ KernelSigaction wrapped_action(const KernelSigaction& wanted) {
 KernelSigaction take_action(int signal) {
   ActionsLock lock;
   KernelSigaction action = g_program_actions[signal];
-  if (action.flags & SA_RESETHAND) {
-    g_program_actions[signal] = {};
-    if (!is_ours(signal)) set_kernel_action(signal, is_received(signal, {}) ? wrapped_action({}) : KernelSigaction());
+  if (action.flags & SA_RESETHAND) {  // the kernel keeps flags and mask
+    KernelSigaction reset = action;
+    reset.handler = nullptr;
+    g_program_actions[signal] = reset;
+    if (!is_ours(signal)) set_kernel_action(signal, is_received(signal, reset) ? wrapped_action(reset) : reset);
   }
   return action;
 }
