@@ -78,8 +78,8 @@ done >> a.cc)";
 // Keys stored in order, and read in another: half of the reads are of a tenth of the keys.
 constexpr const char* kRedisCommands = R"(
 awk 'BEGIN { value = sprintf("%0500d", 1); for (i = 0; i < {n}; i++) print "SET key:" i " " value }' > sets
-awk 'BEGIN { x = 1; for (i = 0; i < 3 * {n}; i++) {
-  x = (x * 16807) % 2147483647; print "GET key:" x % (i % 2 ? {n} : int({n} / 10)) } }' > gets)";
+awk 'BEGIN { x = 1; for (i = 0; i < {n}; i++) {
+  x = (x * 16807) % 2147483647; print "BITCOUNT key:" x % (i % 2 ? {n} : int({n} / 10)) } }' > gets)";
 constexpr const char* kRedis = R"(
 {far} redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no > log &
 until [ -S socket ] && redis-cli -s socket ping > /dev/null 2>&1; do sleep 0.02; done
@@ -108,13 +108,13 @@ constexpr RegretWorkload kWorkloads[] = {
     FARSIDE_APPLICATION("analytics"),
     FARSIDE_APPLICATION("cross_sections"),
     FARSIDE_APPLICATION("psrs_sort"),
-    {"GNU sort", "sort", 144, kLines, "{far} sort --parallel=1 --buffer-size=75% lines | cksum"},
-    {"SQLite", "sqlite3", 128, "", kSqlite},
-    {"Python", "python3", 250, "", kPython},
+    {"GNU sort", "sort", 192, kLines, "{far} sort --parallel=1 --buffer-size=75% lines | cksum"},
+    {"SQLite", "sqlite3", 256, "", kSqlite},
+    {"Python", "python3", 500, "", kPython},
     {"Node.js", "node", 400, "", kNode},
     {"Java serial", "java", 400, kJavaSource, kJavaSerial},
     {"Java G1", "java", 400, kJavaSource, kJavaG1},
-    {"g++", "g++", 4 * kMiB, kSource, "{far} g++ -std=c++20 -O0 -S -o - a.cc | cksum"},
+    {"g++", "g++", 8 * kMiB, kSource, "{far} g++ -std=c++20 -O0 -S -o - a.cc | cksum"},
     {"redis", "redis-server", 650, kRedisCommands, kRedis},
 };
 #undef FARSIDE_APPLICATION

@@ -32,6 +32,10 @@ BOUNDS = (
     Bound("random", "100M", 119_000, 56_000, 131_000, "a page for each access to one that is far, and no more"),
     Bound("stream", "100M", 121_000, 54_000, 16_000,
           "huge pages, and windows where no frame is free in time: one fault for ten pages at most"),
+    Bound("stream", "150M", 119_000, 56_000, 8_400,
+          "what stays near of a stream that comes again: 76,000 in the best run (docs/internals/regret.md)"),
+    Bound("transposed", "180M", 48_500, 54_600, 30_500,
+          "pages of a phase that is done with stay near; half of that without windows, with three times the faults"),
 )
 METADATA_BYTES = 530_000
 PAGE_FAULTS = 310
@@ -40,7 +44,7 @@ PAGE_FAULTS = 310
 class CountsTest(SystemTest):
     def test_bounds(self):
         for bound in BOUNDS:
-            with self.subTest(bound.pattern):
+            with self.subTest(bound.pattern, local=bound.local):
                 self.check(bound)
 
     def test_metadata(self):
