@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "bench/objects/lines.h"
 #include "measure/random.h"
+#include "pager/policy/simulator.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -16,7 +18,7 @@ constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configu
                                                   {kAsPages, Configuration::kAsPages},
                                                   {kOneByOne, Configuration::kOneByOne},
                                                   {kHybrid, Configuration::kHybrid}};
-constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
+constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed", "zipf 0.8", "zipf 1.0", "zipf 1.2"};
 constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // slices; the last ones are measured
 
 // Chooses the line of the next access.
@@ -44,7 +46,16 @@ Choose mixed(uint64_t count, uint64_t start) {
   };
 }
 
+// The lines that are used most are spread over all pages.
+Choose zipf(uint64_t count, double exponent, uint64_t start) {
+  static std::map<std::pair<uint64_t, double>, pager::Trace> traces;
+  pager::Trace& trace = traces[{count, exponent}];
+  if (trace.accesses.empty()) trace = pager::zipf_trace(static_cast<pager::PageIndex>(count), exponent, 4 * count, 1);
+  return [&lines = trace.accesses, at = start](Random&) mutable { return lines[at++ % lines.size()]; };
+}
+
 Choose make_workload(const std::string& name, uint64_t count, uint64_t start) {
+  if (name.starts_with("zipf")) return zipf(count, std::stod(name.substr(5)), start);
   if (name == "random") return [count](Random& random) { return random.next() % count; };
   if (name == "sequential") return sequential(count, start);
   return name == "groups" ? groups(count) : mixed(count, start);

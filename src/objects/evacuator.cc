@@ -20,11 +20,13 @@ Evacuator::~Evacuator() { stop(); }
 // so that its objects are fetched one by one.
 void Evacuator::on_evict(std::span<const pager::PageIndex> pages) {
   SegmentTable& table = space_.table();
+  space_.clock().add_evictions(pages.size());
   for (PageIndex page : pages) {
     Segment& s = table[page];
     SegmentState state = s.word().state();
     if (state != SegmentState::kOpen && state != SegmentState::kHuge) continue;
     uint64_t used_lines = s.read_bits.exchange(0, std::memory_order_acq_rel);
+    used_lines |= table.taken_bits(page).exchange(0, std::memory_order_relaxed);
     s.write_bits.store(0, std::memory_order_release);
     Structure& structure = space_.structures()[s.structure.load(std::memory_order_relaxed)];
     if (structure.tracks_evictions) structure.evicted.push(page);
@@ -39,6 +41,7 @@ void Evacuator::on_evict(std::span<const pager::PageIndex> pages) {
 // True: another round is due soon.
 bool Evacuator::round() {
   ObjectSpace::Busy busy(space_);
+  space_.clock().advance(space_.table(), [this](PageIndex page) { return take_access_bits(page); });
   sweep();
   collect();
   if (pending_.empty() && emptying_.empty()) return false;
@@ -49,6 +52,18 @@ bool Evacuator::round() {
   }
   pending_.resize(kept);
   evacuate();
+  return true;
+}
+
+// False: it is not an open, near segment. The path selector still counts the lines.
+bool Evacuator::take_access_bits(PageIndex page) {
+  SegmentTable& table = space_.table();
+  Segment& s = table[page];
+  pager::PageWord word = space_.pager().table().word(reinterpret_cast<uint64_t>(table.address_of(page)));
+  if (s.word().state() != SegmentState::kOpen || !word.is(pager::PageState::kNear)) return false;
+  uint64_t taken = s.read_bits.exchange(0, std::memory_order_acq_rel);
+  s.write_bits.store(0, std::memory_order_release);
+  table.taken_bits(page).fetch_or(taken, std::memory_order_relaxed);
   return true;
 }
 

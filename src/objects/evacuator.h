@@ -28,7 +28,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
  private:
   struct Pending {
     PageIndex page;
-    uint64_t hot;                             // lines with access bits when it was closed
+    uint64_t hot;                             // lines that were in use when it was closed
     SegmentState seen = SegmentState::kNone;  // in the last round
     uint32_t since = 0;                       // epoch in which that was seen first
   };
@@ -36,12 +36,14 @@ class Evacuator : public NearObject, public pager::PageObserver {
 
   // The logs to which the objects of a data structure are moved.
   struct Survivors : NearObject {
-    explicit Survivors(unsigned structure) : hot(Origin::kTaken, structure), cold(Origin::kTaken, structure) {}
+    explicit Survivors(unsigned structure)
+        : hot(Origin::kTaken, structure), cold(Origin::kTaken, structure, ObjectLog::kUnused) {}
     ObjectLog hot, cold;
   };
 
   void run();
   bool round();
+  bool take_access_bits(PageIndex page);
   void collect();
   bool advance_one(Pending& pending, uint32_t oldest);
   void close(Pending& pending);

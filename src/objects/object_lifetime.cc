@@ -15,7 +15,6 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   seal(log);
   PageIndex page = structures_[log.structure()].pool.take(is_new);
   if (page == SegmentStack::kNone) return false;
-  if (&log == &logs(log.structure()).used_once) use_once(reinterpret_cast<uint64_t>(table_.address_of(page)));
   log.begin(table_, page);
   return log.place(table_, bytes, alignment, word);
 }
@@ -58,6 +57,8 @@ void ObjectSpace::seal(ObjectLog& log) {
   PageIndex page = log.end();
   FARSIDE_CHECK(table_[page].filling.load(std::memory_order_relaxed) == 1);
   table_[page].filling.store(0, std::memory_order_release);
+  if (log.is_unused()) pager_.paging().evict_first(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  else clock_.watch(table_[page], page);
   remove_live_units(table_[page], page, 1);
 }
 

@@ -88,6 +88,7 @@ void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   FARSIDE_CHECK(!has_segment() && s.word().state() == SegmentState::kNone && s.owner_overrides.load() == 0);
   s.read_bits.store(0, std::memory_order_relaxed);
   s.write_bits.store(0, std::memory_order_relaxed);
+  table.taken_bits(page).store(0, std::memory_order_relaxed);
   for (auto& word : s.live) word.store(0, std::memory_order_relaxed);
   s.live_units.store(1, std::memory_order_relaxed);  // of the log
   s.used_units.store(0, std::memory_order_relaxed);

@@ -68,8 +68,12 @@ class SegmentPool {
 // The segment that is being filled, and the position in it. Used by one thread.
 class ObjectLog {
  public:
-  explicit ObjectLog(Origin origin, unsigned structure = 0) : origin_(origin), structure_(structure) {}
+  enum Use : bool { kUsed, kUnused };  // whether its objects are expected to be used soon; if not, they leave first
+
+  explicit ObjectLog(Origin origin, unsigned structure = 0, Use use = kUsed)
+      : origin_(origin), use_(use), structure_(structure) {}
   unsigned structure() const { return structure_; }
+  bool is_unused() const { return use_ == kUnused; }
   // Places an object in the current segment. False: no room; call seal() and begin() with another segment.
   bool place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word);
   bool has_segment() const { return page_ != SegmentStack::kNone; }
@@ -80,6 +84,7 @@ class ObjectLog {
 
  private:
   Origin origin_;
+  Use use_;
   unsigned structure_;
   PageIndex page_ = SegmentStack::kNone;
   size_t offset_ = 0;

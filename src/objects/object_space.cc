@@ -163,8 +163,11 @@ void ObjectSpace::read_ahead(PtrWord word) {
 // closing by now; that does no harm, since the evacuator waits for this scope before it clears the access bits.
 void* ObjectSpace::use(PtrWord word, Segment& segment, unsigned options) {
   fault_in(word, word.bytes(), options);
+  PageIndex page = table_.index_of(word.address());
+  clock_.watch(segment, page);
   uint64_t lines = lines_of(word.address(), word.bytes());
-  segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
+  lines |= table_.taken_bits(page).exchange(0, std::memory_order_relaxed);
+  lines |= segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
   if (options & FARSIDE_OBJECT_WRITE) segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
   return reinterpret_cast<void*>(word.address());
 }

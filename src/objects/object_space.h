@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "farside/fiber.h"
 #include "farside/object.h"
+#include "objects/clock.h"
 #include "objects/epoch.h"
 #include "objects/object_batch.h"
 #include "objects/object_log.h"
@@ -37,7 +38,9 @@ class NoSwitch {
 // third kind.
 struct LogSet : NearObject {
   explicit LogSet(unsigned structure)
-      : made(Origin::kMade, structure), taken_in(Origin::kTaken, structure), used_once(Origin::kTaken, structure) {}
+      : made(Origin::kMade, structure),
+        taken_in(Origin::kTaken, structure),
+        used_once(Origin::kTaken, structure, ObjectLog::kUnused) {}
   ObjectLog made, taken_in, used_once;
 };
 
@@ -113,6 +116,7 @@ class ObjectSpace : public NearObject {
   Epochs& epochs() { return epochs_; }
   pager::Pager& pager() { return pager_; }
   PathSelector& selector() { return selector_; }
+  Clock& clock() { return clock_; }
   void count(Tally tally, uint64_t n);
   uint64_t sum(Tally tally) const;
   // Segments take more than twice the bytes of live objects.
@@ -206,6 +210,7 @@ class ObjectSpace : public NearObject {
   ScopeRecord* forker_ = nullptr;
   OwnerOverrides owner_overrides_;
   SegmentStack listed_;
+  Clock clock_;
   std::atomic<ThreadLogs*> all_logs_{nullptr};
   static constexpr unsigned kMaxTypes = 127;
   Mutex types_mutex_;  // guards the assignment of type numbers

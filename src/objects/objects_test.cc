@@ -214,6 +214,56 @@ TEST(Objects, NonTemporalAccessesDisplaceLittle) {
   EXPECT_LT(non_temporal, displaced / 2) << displaced;
 }
 
+// An object that fills a segment.
+struct Page {
+  uint64_t words[500];
+};
+
+// Each object has a segment of its own, so a near page without an access bit shows that the clock has taken the bit.
+TEST(Objects, UsesOfNearOnesAreSeenByThePolicy) {
+  ObjectFixture far(4 * kMiB);
+  std::vector<unique_ptr<Page>> pages(2000);
+  for (uint64_t i = 0; i < pages.size(); i++) pages[i] = make_unique<Page>(Page{{i}});
+  uint64_t other = 1;
+  auto word = [&] { return *detail::access::word(pages[0]); };
+  auto address = [&] { return word() >> FARSIDE_OWNER_ADDRESS_SHIFT_; };
+  auto page = [&] { return far.pager().table().word(address()); };
+  auto accessible = [&] { return !page().is(pager::PageState::kNear) || farside_object_is_accessible(word(), 0); };
+  for (int turns = 0; accessible(); turns++) {
+    ASSERT_LT(turns, 10000);
+    EXPECT_EQ(pages[0].load().words[0], 0u);
+    for (int i = 0; i < 20; i++, other = other % 1999 + 1) EXPECT_EQ(pages[other].load().words[0], other);
+    os::nanosleep_ns(1'000'000);
+  }
+  pager::PageTable& table = far.pager().table();
+  table[table.index_of(address())].clear(pager::PageWord::kHot);
+  EXPECT_EQ(pages[0].load().words[0], 0u);
+  EXPECT_TRUE(page().has(pager::PageWord::kHot));
+  EXPECT_TRUE(accessible());
+}
+
+// Of each segment one line is used. Whether the clock has taken its access bit or not, the path selector counts it.
+TEST(Objects, LinesWhoseAccessBitsWereTakenStillCount) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kSegment = 56;  // lines
+  std::vector<unique_ptr<Line>> lines(200 * kSegment);
+  for (uint64_t i = 0; i < lines.size(); i++) lines[i] = make_unique<Line>(Line{{i}});
+  std::vector<unique_ptr<Page>> pages(2000);
+  for (auto& page : pages) page = make_unique<Page>();
+  auto walk = [&] {
+    for (auto& page : pages) page.load();
+    os::nanosleep_ns(10'000'000);
+  };
+  for (uint64_t i = 0; i < lines.size(); i += kSegment) ASSERT_EQ(lines[i].load().words[0], i);
+  for (int turn = 0; turn < 20; turn++) {
+    for (int i = 0; i < 10; i++) pages[turn * 10 + i].load();
+    os::nanosleep_ns(10'000'000);
+  }
+  walk();
+  walk();
+  wait_for([&] { return far.stats().segments_object_path >= 196; });
+}
+
 // Threads read and write their own and common objects, destroy and create them, and move their pointers, with a quarter
 // of the memory near. Each thread knows the expected content.
 TEST(Objects, ManyThreadsLoseNothing) {

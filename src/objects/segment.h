@@ -96,6 +96,7 @@ struct alignas(kCacheLine) Segment {
   std::atomic<uint8_t> origin;             // an Origin
   std::atomic<uint8_t> filling;            // 1 while a log places objects in it
   std::atomic<uint8_t> structure;          // the data structure of its objects; 0: none
+  std::atomic<uint8_t> watched;            // by the clock (clock.h)
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Changes from one state to another and keeps the holders. False: it is not in state `from`.
@@ -154,18 +155,24 @@ class SegmentTable {
   SegmentTable(std::byte* space, uint64_t bytes)
       : space_(reinterpret_cast<uint64_t>(space)),
         bytes_(bytes),
-        segments_(static_cast<Segment*>(os::map_near(bytes / kPageSize * sizeof(Segment)))) {}
-  ~SegmentTable() { os::unmap(segments_, bytes_ / kPageSize * sizeof(Segment)); }
+        segments_(static_cast<Segment*>(os::map_near(bytes / kPageSize * sizeof(Segment)))),
+        taken_bits_(static_cast<std::atomic<uint64_t>*>(os::map_near(bytes / kPageSize * sizeof(uint64_t)))) {}
+  ~SegmentTable() {
+    os::unmap(segments_, bytes_ / kPageSize * sizeof(Segment));
+    os::unmap(taken_bits_, bytes_ / kPageSize * sizeof(uint64_t));
+  }
   SegmentTable(const SegmentTable&) = delete;
   SegmentTable& operator=(const SegmentTable&) = delete;
 
-  explicit operator bool() const { return segments_; }
+  explicit operator bool() const { return segments_ && taken_bits_; }
   bool contains(uint64_t address) const { return address - space_ < bytes_; }
   PageIndex index_of(uint64_t address) const { return static_cast<PageIndex>((address - space_) / kPageSize); }
   std::byte* address_of(PageIndex page) const {
     return reinterpret_cast<std::byte*>(space_ + uint64_t{page} * kPageSize);
   }
   Segment& operator[](PageIndex page) { return segments_[page]; }
+  // The access bits for reading that the clock has taken away since the page was fetched.
+  std::atomic<uint64_t>& taken_bits(PageIndex page) { return taken_bits_[page]; }
   Segment& of(uint64_t address) { return segments_[index_of(address)]; }
   // The address of a slot's header, in far memory.
   uint64_t* header_of(PageIndex page, unsigned slot) const {
@@ -177,6 +184,7 @@ class SegmentTable {
  private:
   uint64_t space_, bytes_;
   Segment* segments_;
+  std::atomic<uint64_t>* taken_bits_;
 };
 
 // A stack of segments, pushed by many threads and taken by one, linked through the descriptors.

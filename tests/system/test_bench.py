@@ -271,7 +271,7 @@ class BenchObjectsTest(BenchTest):
     def test_every_suite_has_its_rows(self):
         self.assertEqual(Counter(row["suite"] for row in self.document["rows"]),
                          {"misses": 2, "fibers": 32, "map": 104, "free-memory": 4, "pauses": 2, "eviction": 8, "near": 5,
-                          "near-apps": 2, "paths": 32})
+                          "near-apps": 2, "paths": 56})
         self.assertEqual(self.document["skipped"], {"zram swap": "left out by --no-zram"})
 
     def test_the_hot_path(self):
@@ -290,7 +290,7 @@ class BenchObjectsTest(BenchTest):
             seen.add((row["transport"], row["workload"], row["configuration"]))
             self.assertGreater(median(row, "accesses_per_s"), 0)
             self.assertGreaterEqual(median(row, "bytes_per_useful"), 0)
-        self.assertEqual(len(seen), 32)
+        self.assertEqual(len(seen), 56)
         shares = {key: [[share for _, share in row["page_share"]] for row in self.rows("paths") if row["configuration"] == key]
                   for key in {row["configuration"] for row in self.rows("paths")}}
         self.assertTrue(all(0 <= share <= 1 for lists in shares.values() for one in lists for share in one))
