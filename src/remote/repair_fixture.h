@@ -68,9 +68,13 @@ class RepairStress : public Repairs {
     start_writers(kWriters);
     store_->start_threads();
   }
+  void TearDown() override {  // of a test that failed
+    if (!writers_.empty()) stop();
+  }
   void stop() {
     stop_ = true;
     for (auto& writer : writers_) writer.join();
+    writers_.clear();
     store_->stop_threads();
     EXPECT_EQ(errors_, 0u);
     EXPECT_EQ(wrong_, 0u);

@@ -79,7 +79,7 @@ struct Request {
 inline void send_bytes(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     ssize_t n = os::send(fd, bytes.data(), bytes.size(), 0);
-    ASSERT_GT(n, 0);
+    if (n <= 0) return;  // the other end closed the connection, or the test did
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
 }
