@@ -1,8 +1,9 @@
 // Shows which near objects are in use, as the CLOCK algorithm does. A dereference leaves no trace once the access bit
-// of its line is set. So the clock's hand takes the access bits of near segments away, one segment after the other, and
-// the next use of each line takes the slow path, which sets the bit again and tells the eviction policy of the use.
+// of its line is set. So the clock's hand takes the access bits of near segments away, one segment after the other. The
+// next use of an object of the segment takes the slow path, which tells the eviction policy and sets all of the bits
+// again.
 //
-// The hand advances as pages of objects are evicted: once around while a quarter of the watched segments is replaced.
+// The hand advances as pages of objects are evicted: once around while an eighth of the watched segments is replaced.
 // While everything is near it stands still, and costs nothing.
 //
 // Watched are the segments that a log has filled, and those on which a dereference took the slow path. An evicted

@@ -86,13 +86,7 @@ class FakeEndpoint {
   static void refuse(int fd, const transport::Request& to, int code) {
     send(fd, transport::error_frame(to.header.request, code, "refused by the test"));
   }
-  static void send(int fd, const transport::FrameBytes& frame) {
-    for (size_t at = 0; at < frame.size();) {
-      ssize_t n = os::send(fd, frame.data() + at, frame.size() - at, 0);
-      if (n <= 0) return;  // the client closed the connection
-      at += static_cast<size_t>(n);
-    }
-  }
+  static void send(int fd, const transport::FrameBytes& frame) { transport::try_send(fd, frame); }
   const bool tcp_;
 
  private:

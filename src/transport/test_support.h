@@ -76,13 +76,17 @@ struct Request {
   wire::Op op() const { return static_cast<wire::Op>(header.op); }
 };
 
-inline void send_bytes(int fd, std::span<const std::byte> bytes) {
+// False: the other end has closed the connection, or the test has.
+inline bool try_send(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     ssize_t n = os::send(fd, bytes.data(), bytes.size(), 0);
-    if (n <= 0) return;  // the other end closed the connection, or the test did
+    if (n <= 0) return false;
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
+  return true;
 }
+
+inline void send_bytes(int fd, std::span<const std::byte> bytes) { ASSERT_TRUE(try_send(fd, bytes)); }
 
 inline bool receive_bytes(int fd, void* to, size_t bytes, std::span<int> passed = {}) {
   for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
@@ -132,7 +136,7 @@ inline bool receive_greeting(int fd, wire::Greeting* greeting) {
   if (!receive_request(fd, &r) || r.op() != wire::Op::kHello) return false;
   EXPECT_EQ(wire::decode_hello(r.payload, &greeting->hello), 0);
   greeting->challenge = {{1, 2, 3}};
-  send_bytes(fd, reply_frame(wire::Op::kHello, r.header.request, bytes_of_value(greeting->challenge)));
+  if (!try_send(fd, reply_frame(wire::Op::kHello, r.header.request, bytes_of_value(greeting->challenge)))) return false;
   if (!receive_request(fd, &r) || r.op() != wire::Op::kProve) return false;
   EXPECT_EQ(r.payload, bytes_of_value(wire::client_proof(key_for(greeting->hello), *greeting)));
   return true;
