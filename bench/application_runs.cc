@@ -7,8 +7,6 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "launch/installation.h"
-#include "launch/preload.h"
 #include "measure/configurations.h"
 #include "measure/fault_costs.h"
 #include "measure/ideal.h"
@@ -54,13 +52,9 @@ json flat_costs(const json& costs) {
 }  // namespace
 
 Status ApplicationRuns::prepare() {
-  auto directory = PrivateDirectory::create();
-  if (!directory.ok()) return directory.status();
-  directory_ = std::move(*directory);
-  Result<Installation> installation = find_installation();
-  if (!installation.ok()) return installation.status();
-  farside_ = installation->farside();
-  return hand_over_token(setup_.server().token());
+  Result<OwnRuns> prepared = OwnRuns::prepare(setup_);
+  if (prepared.ok()) own_ = std::move(*prepared);
+  return prepared.status();
 }
 
 // Twice the data: when a swap area is nearly full, the kernel frees the slots of pages that were swapped in.
@@ -105,7 +99,7 @@ Result<json> ApplicationRuns::run(const ApplicationRun& run) const {
 Result<json> ApplicationRuns::run_far(const ApplicationRun& run) const {
   const auto& [app, configuration, share, transport] = run;
   std::string policy = configuration.hints ? app.hinted_policy : "2q";
-  std::string file = directory_->file("stats.json");
+  std::string file = own_.directory->file("stats.json");
   unlink(file.c_str());
   Words words = launcher("run", run);
   words.insert(words.end(), {"--tune", "policy=" + policy, "--stats=json:" + file});
@@ -133,7 +127,7 @@ Result<json> ApplicationRuns::run_on_swap(const ApplicationRun& run) const {
 
 // The share of the faults, in a run without hints, that occur at lines with hints.
 Result<json> ApplicationRuns::trace(const ApplicationRun& run) const {
-  std::string out = directory_->file("trace");
+  std::string out = own_.directory->file("trace");
   Words words = launcher("trace", run);
   words.insert(words.end(), {"--out", out});
   Result<json> figures = measured(run.app, with_program(words, run));
@@ -165,7 +159,7 @@ std::string ApplicationRuns::local(const ApplicationRun& run) const {
 }
 
 Words ApplicationRuns::launcher(const char* command, const ApplicationRun& run) const {
-  return {farside_, command, "--quiet", "--local", local(run), "--far", address(run.transport)};
+  return {own_.farside, command, "--quiet", "--local", local(run), "--far", address(run.transport)};
 }
 
 Words ApplicationRuns::program(const Application& app, const Configuration& configuration) const {
@@ -185,7 +179,7 @@ Words ApplicationRuns::program(const Application& app, const Configuration& conf
 
 // A launcher of Farside ends with "--", that of a memory limit as it is.
 Words ApplicationRuns::with_program(Words words, const ApplicationRun& run) const {
-  if (words[0] == farside_) words.emplace_back("--");
+  if (words[0] == own_.farside) words.emplace_back("--");
   Words app_words = program(run.app, run.configuration);
   words.insert(words.end(), app_words.begin(), app_words.end());
   return words;

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "bench/runner/benchmark.h"
+#include "bench/runner/own_runs.h"
 #include "launch/run_captured.h"
-#include "report/files.h"
 
 namespace farside::bench {
 
@@ -85,8 +85,7 @@ class ApplicationRuns {
   std::map<std::string, nlohmann::json> natives_;  // the figures of the first native runs
   std::set<std::string> left_out_;
   double round_trip_us_ = 0;
-  std::string farside_;  // path of the program
-  std::unique_ptr<PrivateDirectory> directory_;
+  OwnRuns own_;
   std::unique_ptr<ZramSwap> swap_;
 };
 

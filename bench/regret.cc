@@ -9,10 +9,9 @@
 
 #include "base/bits.h"
 #include "bench/regret_workloads.h"
+#include "bench/runner/own_runs.h"
 #include "bench/runner/report.h"
 #include "bench/suites.h"
-#include "launch/installation.h"
-#include "launch/preload.h"
 #include "launch/run_captured.h"
 #include "report/files.h"
 #include "report/format.h"
@@ -58,13 +57,9 @@ class RegretRuns {
   RegretRuns(const Setup& setup, const RegretWorkload& workload) : setup_(setup), workload_(workload) {}
 
   Status prepare() {
-    auto directory = PrivateDirectory::create();
-    if (!directory.ok()) return directory.status();
-    directory_ = std::move(*directory);
-    auto installation = find_installation();
-    if (!installation.ok()) return installation.status();
-    farside_ = installation->farside();
-    if (Status handed = hand_over_token(setup_.server().token()); !handed.ok()) return handed;
+    Result<OwnRuns> prepared = OwnRuns::prepare(setup_);
+    if (!prepared.ok()) return prepared.status();
+    own_ = std::move(*prepared);
     auto there = shell(fmt::format("command -v '{}'", workload_.needs), kMaxSecondsNear);
     if (!there.ok()) return there.status();
     if (!there->succeeded()) return Status::error(ENOENT, "{} is not installed", workload_.needs);
@@ -102,9 +97,9 @@ class RegretRuns {
 
   // {"failed": reason}, or {"cut_off": seconds}, where the program did not do what it does with all memory near.
   Result<json> run_far(const std::string& options, double limit) const {
-    std::string file = directory_->file("stats.json");
+    std::string file = own_.directory->file("stats.json");
     std::filesystem::remove(file);
-    std::string far = fmt::format("'{}' run --quiet {} --far '{}' --stats 'json:{}' --", farside_, options,
+    std::string far = fmt::format("'{}' run --quiet {} --far '{}' --stats 'json:{}' --", own_.farside, options,
                                   setup_.server().shm(), file);
     auto run = shell(filled_in(workload_.command, "{far}", far), limit);
     if (!run.ok()) return run.status();
@@ -126,7 +121,7 @@ class RegretRuns {
   Result<CapturedRun> shell(const std::string& text, double limit) const {
     std::string items = std::to_string(setup_.settings().bytes / workload_.bytes_per_item);
     std::string line = filled_in(filled_in(text, "{n}", items), "{apps}", setup_.settings().apps_dir);
-    return run_captured({"/bin/sh", "-c", fmt::format("cd '{}' || exit 1; {}", directory_->file(""), line)},
+    return run_captured({"/bin/sh", "-c", fmt::format("cd '{}' || exit 1; {}", own_.directory->file(""), line)},
                         setup_.hold(), {.seconds = limit});
   }
 
@@ -166,8 +161,8 @@ class RegretRuns {
 
   const Setup& setup_;
   const RegretWorkload& workload_;
-  std::string farside_, output_;
-  std::unique_ptr<PrivateDirectory> directory_;
+  OwnRuns own_;
+  std::string output_;
   uint64_t pages_ = 0;
   double limit_ = 0;
 };

@@ -6,9 +6,8 @@
 
 #include <filesystem>
 
+#include "bench/runner/own_runs.h"
 #include "bench/runner/report.h"
-#include "launch/installation.h"
-#include "launch/preload.h"
 #include "launch/run_captured.h"
 
 namespace farside::bench {
@@ -65,13 +64,9 @@ class Commands {
   explicit Commands(const Setup& setup) : setup_(setup), settings_(setup.settings()) {}
 
   Status prepare() {
-    auto directory = PrivateDirectory::create();
-    if (!directory.ok()) return directory.status();
-    directory_ = std::move(*directory);
-    auto installation = find_installation();
-    if (!installation.ok()) return installation.status();
-    farside_ = installation->farside();
-    return hand_over_token(setup_.server().token());
+    Result<OwnRuns> prepared = OwnRuns::prepare(setup_);
+    if (prepared.ok()) own_ = std::move(*prepared);
+    return prepared.status();
   }
 
   // The rows of all ways of a figure. `turn`: how often it was run before. Figures share the runs of equal commands.
@@ -103,7 +98,7 @@ class Commands {
   }
 
   Result<json> run(const std::string& command) {
-    std::string out = directory_->file("out");
+    std::string out = own_.directory->file("out");
     std::error_code ignored;
     std::filesystem::remove_all(out, ignored);
     std::filesystem::create_directory(out, ignored);
@@ -126,7 +121,7 @@ class Commands {
       if (settings_.quick) words.emplace_back("--quick");
       if (settings_.quick && words[1] == "objects") words.insert(words.end(), {"--accesses", "2000"});  // many times
     }
-    if (!words[0].starts_with("apps/")) words.insert(words.begin(), farside_);
+    if (!words[0].starts_with("apps/")) words.insert(words.begin(), own_.farside);
     for (std::string& word : words) {
       if (word == "SIZE") word = settings_.size;
       if (word == "TCP") word = setup_.server().tcp();
@@ -138,8 +133,7 @@ class Commands {
 
   const Setup& setup_;
   const Settings& settings_;
-  std::unique_ptr<PrivateDirectory> directory_;
-  std::string farside_;
+  OwnRuns own_;
   std::map<std::string, std::vector<json>> results_;
 };
 
