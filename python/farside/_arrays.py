@@ -11,10 +11,11 @@ if TYPE_CHECKING:  # NumPy is needed by the functions below only
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Policy = Literal["2q", "fifo", "lru", "priority"]
-Advice = Literal["normal", "sequential", "random", "willneed"]
+Advice = Literal["normal", "sequential", "random", "willneed", "dontneed"]
 
+_MADV_COLD = 20  # other than MADV_DONTNEED it keeps the content
 _ADVICE = {"normal": mmap.MADV_NORMAL, "sequential": mmap.MADV_SEQUENTIAL, "random": mmap.MADV_RANDOM,
-           "willneed": mmap.MADV_WILLNEED}
+           "willneed": mmap.MADV_WILLNEED, "dontneed": _MADV_COLD}
 _POLICIES = ("2q", "fifo", "lru", "priority")
 _MADV_POPULATE_READ = 22  # waits, other than MADV_WILLNEED
 
@@ -105,7 +106,8 @@ def hint(array: Any, advice: Advice) -> None:
 
     array: a NumPy array, or an object with a buffer; of a strided view, all from its first to its last byte counts.
     advice: "sequential": in order, so 2 MiB are fetched at a time; "random": in no order; "normal": neither is known;
-    "willneed": soon, so fetching begins now, and goes on in the background.
+    "willneed": soon, so fetching begins now, and goes on in the background; "dontneed": not soon, so these pages leave near
+    memory before others, when room is wanted. Their content stays.
 
     A hint never changes what a program computes. Under Farside "sequential" and "random" act on whole ranges of 2 MiB, and
     "willneed" fetches at most half of the near memory's limit. Otherwise the kernel gets the advice.

@@ -71,7 +71,7 @@ class ArraysTest(unittest.TestCase):
                   np.arange(MIB).reshape(1024, 1024)[5:-5:3, ::-2], np.zeros(0), np.array(5)]
         for array in arrays:
             before = np.array(array)
-            for advice in ("sequential", "random", "normal", "willneed"):
+            for advice in ("sequential", "random", "normal", "willneed", "dontneed"):
                 farside.hint(array, advice)
             farside.prefetch(array)
             farside.prefetch(array, wait=True)

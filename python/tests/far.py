@@ -101,6 +101,19 @@ class FarTest(unittest.TestCase):
         self.shrink(16 * MIB)
         self.assertEqual(array.sum(), array.size)
 
+    def check_leaving_array(self, first):
+        arrays = [farside.full(12 * MIB // 8, 3.0, policy="fifo") for _ in range(2)]
+        leaving, kept = arrays[first], arrays[1 - first]
+        farside.hint(leaving, "dontneed")
+        filler = farside.zeros(16 * MIB // 8, policy="fifo")
+        filler[np.random.default_rng(1).permutation(filler.size // 512) * 512] = 1.0  # no stream, which takes other huge pages
+        self.assertLess(self.faults_of_reading(kept), 0.7 * self.faults_of_reading(leaving))
+        self.assertEqual((leaving.sum(), kept.sum(), filler.sum()), (3.0 * kept.size, 3.0 * kept.size, filler.size // 512))
+
+    def test_what_is_not_needed_soon_leaves_first(self):
+        for first in (0, 1):
+            self.check_leaving_array(first)
+
     def test_prefetching_saves_faults(self):
         array = farside.from_numpy(np.random.default_rng(1).permutation(20 * MIB // 8))
         self.evict_all_but(8 * MIB)

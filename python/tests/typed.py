@@ -11,6 +11,7 @@ prefix: Path = farside.prefix
 a = farside.zeros((2, 3), np.int32, policy="lru")
 b: float = float(farside.from_numpy(a, policy="priority").sum() + farside.full(3, 1.5).max())
 farside.hint(a, "sequential")
+farside.hint(a, "dontneed")
 farside.prefetch(a, slice(0, 1), wait=True)
 farside.prefetch(bytearray(10))
 with farside.allocator("2q"):

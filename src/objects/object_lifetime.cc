@@ -57,7 +57,7 @@ void ObjectSpace::seal(ObjectLog& log) {
   PageIndex page = log.end();
   FARSIDE_CHECK(table_[page].filling.load(std::memory_order_relaxed) == 1);
   table_[page].filling.store(0, std::memory_order_release);
-  if (log.is_unused()) pager_.paging().evict_first(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  if (log.is_unused()) pager_.paging().evict_first(table_.address_of(page));
   else clock_.watch(table_[page], page);
   remove_live_units(table_[page], page, 1);
 }

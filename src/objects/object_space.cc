@@ -191,8 +191,7 @@ void ObjectSpace::use_once(uint64_t address) {
   ThreadLogs& mine = thread_logs();
   PageIndex page = table_.index_of(address);
   if (mine.last_used_once == page) return;
-  if (mine.last_used_once != SegmentStack::kNone)
-    pager_.paging().evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.last_used_once)));
+  if (mine.last_used_once != SegmentStack::kNone) pager_.paging().evict_first(table_.address_of(mine.last_used_once));
   mine.last_used_once = page;
 }
 

@@ -68,9 +68,10 @@ void Paging::fetch_range(std::byte* address, size_t bytes, bool write, bool wait
   });
 }
 
-void Paging::evict_first(uint64_t address) {
+void Paging::evict_first(const std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  evictors_.evict_first(table_.index_of(address));
+  table_.for_each_part(address, bytes,
+                       [&](const std::byte*, PageIndex first, uint64_t count) { evictors_.evict_first(first, count); });
 }
 
 }  // namespace farside::pager

@@ -46,6 +46,8 @@ class Paging {
   unsigned hint(const Hint& hint);
   // Reads a range ahead (HintPath::fetch_range). What is not mapped, or not far memory, is skipped.
   void fetch_range(std::byte* address, size_t bytes, bool write, bool wait);
+  // The pages will not be used soon: those that are near are evicted next.
+  void evict_first(const std::byte* address, size_t bytes = kPageSize);
   // Advice for huge pages and streams (HugePath::advise).
   void advise(std::byte* address, size_t bytes, int advice);
   // Whether near memory may consist of huge pages. Known after the start of the threads.
@@ -61,8 +63,6 @@ class Paging {
   void read_subpages(std::span<SubpageRead> reads);
   // The committed pages hold objects until they are discarded: the observer is called when one of them is evicted.
   void mark_objects(std::byte* address, size_t bytes);
-  // The page will not be used soon: it is evicted next.
-  void evict_first(uint64_t address);
   // No prefetch window includes the page any more: its objects are fetched one by one.
   void use_object_path(uint64_t address) { table_[table_.index_of(address)].set(PageWord::kObjectPath); }
 

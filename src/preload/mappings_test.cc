@@ -223,6 +223,28 @@ TEST_F(MappingsTest, WhatWillBeNeededIsReadAhead) {
   far_munmap(at, kBytes);
 }
 
+TEST_F(MappingsTest, WhatIsNotNeededSoonLeavesFirst) {
+  constexpr size_t kPages = 64;
+  for (int advice : {MADV_COLD, MADV_PAGEOUT}) {
+    char *kept = map(kPages * kPageSize), *cold = map(kPages * kPageSize);
+    memset(kept, 7, kPages * kPageSize);
+    memset(cold, 8, kPages * kPageSize);
+    auto near_of = [&](const char* at) {
+      size_t near = 0;
+      for (size_t i = 0; i < kPages; i++) near += pager_.is_near(at + i * kPageSize);
+      return near;
+    };
+    EXPECT_EQ(far_madvise(cold, kPages * kPageSize, advice), 0);
+    size_t before = near_of(kept);
+    for (int round = 0; round < 1000 && near_of(cold) > 0; round++) pager_.touch_filler(kPages);
+    EXPECT_EQ(near_of(cold), 0u) << advice;
+    EXPECT_GE(near_of(kept), before / 2) << advice;
+    for (size_t i = 0; i < kPages * kPageSize; i++) ASSERT_EQ(cold[i], 8) << i;
+    far_munmap(kept, kPages * kPageSize);
+    far_munmap(cold, kPages * kPageSize);
+  }
+}
+
 TEST_F(MappingsTest, LockingIsAccepted) {
   char* at = map(kMiB);
   EXPECT_EQ(far_mlock(SYS_mlock, at, kMiB, 0), 0);

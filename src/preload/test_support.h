@@ -44,7 +44,7 @@ class GuardedPager {
         // An evictor that owns the page may put it back, and no hint fetches it meanwhile.
         if (!is_near(at) && !is(at, pager::PageState::kEvicting)) continue;
         near = true;
-        (*this)->paging().evict_first(reinterpret_cast<uint64_t>(at));
+        (*this)->paging().evict_first(reinterpret_cast<const std::byte*>(at));
       }
       if (!near) return;
       touch_filler(kFillerPages / 16);

@@ -87,7 +87,8 @@ bool Evictor::step(bool frames_wanted) {
     huge_wanted = false;
   }
   if (!frames_wanted && !huge_wanted) return progress;
-  if (frames_wanted && huge_.free_frames(std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages)))
+  if (frames_wanted && preferred_.is_empty() &&
+      huge_.free_frames(std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages)))
     return true;
   for (Batch& batch : batches_) {
     if (batch.unwritten > 0) continue;
@@ -131,8 +132,10 @@ size_t Evictor::select(Batch& batch) {
   bool for_huge = index_ == 0 && pool_.wants_pages();
   size_t wanted = for_huge ? kBatchPages : std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages);
   wanted = std::min(wanted, batch.room);
-  size_t found = take_freed({candidates, wanted});
-  if (found < wanted) found += preferred_.take({candidates + found, wanted - found});
+  size_t found = take_near(freed_, {candidates, wanted}, [](PageWord w) { return w.has(PageWord::kFreed); });
+  size_t preferred = take_near(preferred_, {candidates + found, wanted - found}, [](PageWord) { return true; });
+  break_up_huge({candidates + found, preferred});
+  found += preferred;
   if (found < wanted) found += policy_.select(index_, {candidates + found, wanted - found});
   return take(batch, {candidates, found});
 }
@@ -174,16 +177,24 @@ void Evictor::notify_observer(const Batch& batch) {
   if (count > 0) observer->on_evict({objects, count});
 }
 
-size_t Evictor::take_freed(std::span<PageIndex> out) {
+template <typename Wanted>
+size_t Evictor::take_near(PageFifo& from, std::span<PageIndex> out, Wanted is_wanted) {
   size_t found = 0;
   for (size_t taken = 1; found == 0 && taken > 0;) {
-    taken = freed_.take(out);
+    taken = from.take(out);
     for (size_t i = 0; i < taken; i++) {
       PageWord word = table_[out[i]].load();
-      if (word.is(PageState::kNear) && word.has(PageWord::kFreed)) out[found++] = out[i];
+      if (word.is(PageState::kNear) && is_wanted(word)) out[found++] = out[i];
     }
   }
   return found;
+}
+
+void Evictor::break_up_huge(std::span<const PageIndex> pages) {
+  for (PageIndex page : pages) {
+    if (PageWord word = table_[page].load(); word.is(PageState::kNear) && word.has(PageWord::kHuge))
+      huge_.break_up(huge_of(page));
+  }
 }
 
 // The content of a freed page is not written.
@@ -223,10 +234,7 @@ void Evictor::make_far(std::span<const PageIndex> pages, SampleLog& log) {
       continue;
     }
     enlarge_pipe(*batch);
-    for (PageIndex page : pages) {
-      if (PageWord word = table_[page].load(); word.is(PageState::kNear) && word.has(PageWord::kHuge))
-        huge_.break_up(huge_of(page));
-    }
+    break_up_huge(pages);
     std::span<const PageIndex> part = pages.first(std::min(pages.size(), batch->room));
     if (take(*batch, part) > 0) remove(*batch, &log);
     pages = pages.subspan(part.size());

@@ -48,16 +48,14 @@ class PageObserver {
   virtual void on_evict(std::span<const PageIndex> pages) = 0;
 };
 
-// A bounded FIFO of pages; where it is full, the oldest is dropped. Thread-safe; the caller has signals blocked.
+// A bounded FIFO of runs of pages; where it is full, the oldest run is dropped. Thread-safe; the caller has signals
+// blocked.
 class PageFifo {
  public:
-  void push(PageIndex page) {
+  void push(PageIndex first, uint64_t pages = 1) {
     LockGuard guard(lock_);
-    if (count_ == kMax) {
-      first_ = (first_ + 1) % kMax;
-      count_--;
-    }
-    pages_[(first_ + count_) % kMax] = page;
+    if (count_ == kMax) drop_first();
+    runs_[(first_ + count_) % kMax] = {first, static_cast<uint32_t>(pages)};
     count_++;
   }
   size_t take(std::span<PageIndex> out) {
@@ -65,18 +63,28 @@ class PageFifo {
     LockGuard guard(lock_);
     FARSIDE_DCHECK(count_ <= kMax && first_ < kMax);
     size_t taken = 0;
-    for (; taken < out.size() && count_ > 0; taken++) {
-      out[taken] = pages_[first_];
-      first_ = (first_ + 1) % kMax;
-      count_--;
+    while (taken < out.size() && count_ > 0) {
+      Run& run = runs_[first_];
+      out[taken++] = run.next++;
+      if (--run.left == 0) drop_first();
     }
     return taken;
   }
+  bool is_empty() const { return count_ == 0; }
 
  private:
+  struct Run {
+    PageIndex next;
+    uint32_t left;  // pages
+  };
+  void drop_first() REQUIRES(lock_) {
+    first_ = (first_ + 1) % kMax;
+    count_--;
+  }
+
   static constexpr size_t kMax = 8192;
-  SpinLock lock_;                            // count_ is also read without it
-  PageIndex pages_[kMax] GUARDED_BY(lock_);  // memory is touched as pages come
+  SpinLock lock_;                     // count_ is also read without it
+  Run runs_[kMax] GUARDED_BY(lock_);  // memory is touched as runs come
   size_t first_ GUARDED_BY(lock_) = 0;
   std::atomic<size_t> count_{0};
 };
@@ -165,7 +173,9 @@ class Evictor final : public NearObject, private ChannelOwner {
   size_t take(Batch& batch, std::span<const PageIndex> candidates);
   void remove(Batch& batch, SampleLog* log);
   void add_samples(const Batch& batch, SampleLog& log);
-  size_t take_freed(std::span<PageIndex> out);
+  template <typename Wanted>
+  size_t take_near(PageFifo& from, std::span<PageIndex> out, Wanted is_wanted);
+  void break_up_huge(std::span<const PageIndex> pages);
   bool claim(PageIndex page, PageWord* word);
   void notify_observer(const Batch& batch);
   void hold(Batch& batch);

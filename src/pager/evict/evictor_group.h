@@ -39,8 +39,8 @@ class EvictorGroup {
     pause();
     resume();
   }
-  // The next batch begins with this page. The caller has signals blocked.
-  void evict_first(PageIndex page) { preferred_.push(page); }
+  // The next batches begin with these pages. The caller has signals blocked.
+  void evict_first(PageIndex first, uint64_t pages) { preferred_.push(first, pages); }
   // The program has freed the page, which is near (RangeOps::free). The caller has signals blocked.
   void add_freed(PageIndex page) { freed_.push(page); }
   // An evictor runs the background work soon. Async-signal-safe.

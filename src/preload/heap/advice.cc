@@ -111,6 +111,10 @@ int advise_far(std::byte* address, size_t bytes, const Mapping& m, int advice) {
     case kDontNeedLocked:
       pager.addresses().discard(address, bytes);
       return 0;
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+      pager.paging().evict_first(address, bytes);
+      return 0;
     case MADV_NORMAL:
     case MADV_RANDOM:
     case MADV_SEQUENTIAL:
