@@ -24,7 +24,7 @@ LAYERS = [
     ["tools", "bench"],
     ["cli", "measure"],
     ["launch"],
-    ["report", "command", "process"],
+    ["report", "command", "process", "compute"],
     ["frame"],
     ["preload", "libfarside", "containers"],
     ["objects"],

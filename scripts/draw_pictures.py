@@ -210,6 +210,7 @@ FOLDERS = {
     "report": ("tools", "tables, files"),
     "command": ("tools", "command lines"),
     "process": ("tools", "another's memory"),
+    "compute": ("objects", "for Python"),
     "frame": ("objects", "headers: data frames"),
     "preload": ("preload", "in the program"),
     "libfarside": ("preload", "what programs link"),

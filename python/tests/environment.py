@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["numpy", "mypy~=2.0", "pyarrow", "ipython", "ipykernel", "jupyter_client"]
+PACKAGES = ["numpy", "mypy~=2.0", "pyarrow", "duckdb", "ipython", "ipykernel", "jupyter_client"]
 
 
 class Environment:

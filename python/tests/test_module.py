@@ -29,6 +29,11 @@ class ModuleTest(unittest.TestCase):
         for program in (*EVERYWHERE, "far.py"):
             self.run_tests(program, "farside", "run", "--quiet", "--local", "48M", f"--fault={mode}", "--")
 
+    def test_offloaded_operators(self):
+        launcher = ("farside", "run", "--quiet", "--local", "48M", "--offload", "--")
+        Environment.run("python", "-B", HERE / "compute.py")
+        Environment.run(*launcher, "python", "-B", HERE / "compute.py", "server", "automatic")
+
     def test_the_kernel_of_notebooks(self):
         self.run_tests("jupyter.py")
 
@@ -40,14 +45,16 @@ class ModuleTest(unittest.TestCase):
             command = shlex.split(error.splitlines()[-1].split("start it by: ")[1])
             self.assertEqual(Environment.run(*command), "67108864 a b\n")
 
-    def test_the_program_of_the_guide_prints_the_same_far(self):
+    def test_the_programs_of_the_guide_print_the_same_far(self):
         guide = (HERE.parents[1] / "docs/guide/python.md").read_text(encoding="utf-8")
+        launcher = ("python", "-m", "farside", "run", "--quiet", "--local", "32M", "--offload")
         with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder, "ten.py")
-            program.write_text(re.search("```python\n(.*?)```", guide, re.DOTALL)[1], encoding="utf-8")
-            native = Environment.run("python", program)
-            self.assertEqual(native, f"{200_000 * 199_999 // 2}\n")
-            self.assertEqual(Environment.run("python", "-m", "farside", "run", "--quiet", "--local", "32M", program), native)
+            for text, begin in zip(re.findall("```python\n(.*?)```", guide, re.DOTALL), ("19999900000\n", "[{'hour': "), strict=True):
+                program = Path(folder, "program.py")
+                program.write_text(text, encoding="utf-8")
+                native = Environment.run("python", program)
+                self.assertEqual(native[:len(begin)], begin)
+                self.assertEqual(Environment.run(*launcher, program), native)
 
     def test_types(self):
         Environment.run("python", "-m", "mypy", "--strict", "--no-incremental", "-p", "farside")

@@ -2,6 +2,7 @@
 from pathlib import Path
 
 import farside
+import farside.compute as fc
 import numpy as np
 
 stats: farside.Stats = farside.stats()
@@ -21,3 +22,6 @@ farside.write_file(d, "copy")
 farside.init("2G", far="tcp://host:7000", token_file=prefix)
 farside.hint(a, "soon")  # type: ignore[arg-type]
 farside.empty(3, policy="best")  # type: ignore[arg-type]
+t: fc.Table = fc.Table.from_arrow(None, place="server").filter((fc.col("x") + 1 > 2) & ~fc.col("y").is_null())
+rows: int = t.group_by("x", {"n": "count", "m": ("mean", fc.col("y") / 2)}).top_k(3, "n").num_rows + len(t.sort_by([("x", "descending")]))
+t.top_k(1, "x", "upwards")  # type: ignore[arg-type]

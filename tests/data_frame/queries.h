@@ -1,5 +1,5 @@
-// Queries with every operator over a table of every type, which are compared: with DuckDB (duckdb_test.py has the SQL
-// of each), and near with on a memory server (tests/system/programs/data_frame.cc).
+// Queries with every operator over a table of every type, which tests/system/programs/data_frame.cc compares near with
+// on a memory server. python/tests/compute.py compares such queries with pyarrow and DuckDB.
 #pragma once
 #include "farside/frame/data_frame.hpp"
 

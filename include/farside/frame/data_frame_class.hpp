@@ -69,6 +69,7 @@ class data_frame {
   data_frame filter(const expression& condition, placement where = placement::automatic) const;
   // The given rows, in the given order; a row may occur several times. std::out_of_range if one does not exist.
   data_frame take(const std::vector<int64_t>& rows, placement where = placement::automatic) const;
+  data_frame take_rows(const column& rows, placement where = placement::automatic) const;  // int64, without nulls
 
   // ---- Aggregate ----
 

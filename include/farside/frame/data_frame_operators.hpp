@@ -234,10 +234,16 @@ inline data_frame data_frame::filter(const expression& condition, placement wher
 }
 
 inline data_frame data_frame::take(const std::vector<int64_t>& rows, placement where) const {
-  for (int64_t row : rows) {
+  return take_rows(column::of<int64_t>(rows), where);
+}
+
+inline data_frame data_frame::take_rows(const column& rows, placement where) const {
+  if (rows.type().id != frame::type_id::int64 || rows.nulls() > 0)
+    throw std::invalid_argument("farside: the rows to take are no int64 column without nulls");
+  for (int64_t row : std::span(rows.view().as<int64_t>(), static_cast<size_t>(rows.rows()))) {
     if (row < 0 || row >= rows_) throw std::out_of_range("farside: a row to take is not in the data frame");
   }
-  return picked(column::of<int64_t>(rows), where);
+  return picked(rows, where);
 }
 
 inline data_frame data_frame::picked(const column& rows, placement where) const {
@@ -298,6 +304,7 @@ inline data_frame data_frame::group_by(const std::vector<key>& keys, const std::
   builder b(*this, where);
   frame::order o = {.op = frame::operation::group, .where = b.bind_condition(condition)};
   std::vector<int32_t> programs;
+  programs.reserve(keys.size());
   for (const key& k : keys) programs.push_back(b.bind(k.of));
   std::vector<frame::aggregate_spec> specs = b.bind_aggregates(what);
   frame::message reply = b.run({.fixed = o, .keys = programs, .aggregates = specs});
