@@ -128,7 +128,7 @@ class key_table {
   std::vector<text_table> texts_;
 };
 
-// The numbers of words that were looked up lately.
+// The numbers of words that were looked up lately. Not on the stack, which may be that of a fiber.
 class number_cache {
  public:
   // The cache is empty: no entry has a word whose place it is.
@@ -146,9 +146,9 @@ class number_cache {
   }
 
  private:
-  static constexpr size_t kEntries = 256;
-  std::array<uint64_t, kEntries> words_ = {};
-  std::array<uint32_t, kEntries> numbers_;
+  static constexpr size_t kEntries = 4096;
+  std::vector<uint64_t> words_ = std::vector<uint64_t>(kEntries);
+  std::vector<uint32_t> numbers_ = std::vector<uint32_t>(kEntries);
 };
 
 // The word of a key's value. Equal values have equal words, also NaNs, and 0 and -0.
