@@ -145,15 +145,15 @@ struct Misses {
   double all = 0, in_streams = 0;
 };
 
-// dW/dT where W is `near` sampled pages, times the length of the cycle. horizon: how long returns were observed.
-Misses misses_of(const std::vector<Return>& returns, double near, double horizon, double length) {
-  constexpr double kMinReach = 8, kReachShare = 8;
-  double reach = std::max(kMinReach, near / kReachShare);
+// dW/dT where W is `near` sampled pages, times the length of the cycle. The rate is that of some hundred returns before
+// and after: fewer say little, and more hide the end of a loop, after which hardly a page returns.
+Misses misses_of(const std::vector<Return>& returns, double near, double length) {
+  constexpr double kMinReach = 8, kMaxReach = 128, kReachShare = 8;
   auto size = static_cast<double>(returns.size());
-  if (near - reach >= size) return {};
-  auto first = static_cast<size_t>(std::max(0.0, near - reach)),
-       last = static_cast<size_t>(std::min(size, near + reach));
-  double from = first == 0 ? 0 : returns[first - 1].us, to = last == returns.size() ? horizon : returns[last - 1].us;
+  if (near >= size) return {};
+  double reach = std::min(std::clamp(near / kReachShare, kMinReach, kMaxReach), size - near);
+  auto first = static_cast<size_t>(std::max(0.0, near - reach)), last = static_cast<size_t>(std::ceil(near + reach));
+  double from = first == 0 ? 0 : returns[first - 1].us, to = returns[last - 1].us;
   Misses found;
   for (size_t i = first; i < last; i++) {
     found.all += returns[i].is_fetch;
@@ -217,7 +217,6 @@ class Sum {
     if (event.kind == SampleKind::kFarDirty) dirty_++;
     if (event.kind == SampleKind::kFarClean) clean_++;
     begin_.add(event.us);
-    horizon_.add(samples_.useful_us - event.us);
     auto use = next.find(event.page);
     if (use == next.end() || use->second.kind != SampleKind::kFetched) return;  // never used again, or freed
     returns_.push_back({use->second.us - event.us, true, use->second.in_stream});
@@ -228,13 +227,12 @@ class Sum {
     double rate = samples_.rate() * slices_ / kSampleSlices;
     std::ranges::sort(returns_, {}, &Return::us);
     for (size_t i = 0; i < sizes_.size(); i++) {
-      Misses misses = misses_of(returns_, sizes_[i] * rate, horizon_.mean(), end_ - begin);
+      Misses misses = misses_of(returns_, sizes_[i] * rate, end_ - begin);
       totals_[i].add({misses.all / rate, misses.in_streams / rate});
     }
     end_ = begin;
     slices_ = 0;
     returns_.clear();
-    horizon_ = {};
   }
 
   // Pages that are touched for the first time take near memory from the others.
@@ -261,7 +259,6 @@ class Sum {
   Mean begin_;  // when the pages of the round were far
   // Of the cycle:
   std::vector<Return> returns_;
-  Mean horizon_;  // how long its pages were observed
   unsigned slices_ = 0;
   double end_;
   uint64_t dirty_ = 0, clean_ = 0;
