@@ -45,11 +45,16 @@ class ModuleTest(unittest.TestCase):
             command = shlex.split(error.splitlines()[-1].split("start it by: ")[1])
             self.assertEqual(Environment.run(*command), "67108864 a b\n")
 
-    def test_the_programs_of_the_guide_print_the_same_far(self):
-        guide = (HERE.parents[1] / "docs/guide/python.md").read_text(encoding="utf-8")
+    @staticmethod
+    def programs_of(guide):
+        return re.findall("```python\n(.*?)```", (HERE.parents[1] / "docs/guide" / guide).read_text(encoding="utf-8"), re.DOTALL)
+
+    def test_the_programs_of_the_guides_print_the_same_far(self):
+        search = self.programs_of("larger_than_memory.md")[-1].replace("1_000_000", "100_000").replace("50_000", "5_000")
+        programs = zip([*self.programs_of("python.md"), search], ("19999900000\n", "[{'hour': ", "[["), strict=True)
         launcher = ("python", "-m", "farside", "run", "--quiet", "--local", "32M", "--offload")
         with tempfile.TemporaryDirectory() as folder:
-            for text, begin in zip(re.findall("```python\n(.*?)```", guide, re.DOTALL), ("19999900000\n", "[{'hour': "), strict=True):
+            for text, begin in programs:
                 program = Path(folder, "program.py")
                 program.write_text(text, encoding="utf-8")
                 native = Environment.run("python", program)
