@@ -17,17 +17,17 @@ auto on_near_stack(pager::Pager& pager, Work work) -> decltype(work()) {
   bool is_far = pager.table().contains(reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
   if (!is_far) [[likely]]
     return work();
-  struct Call {
+  struct Task {
     Work& work;
     std::optional<decltype(work())> result;
-  } call = {work, {}};
+  } task = {work, {}};
   call_on_near_stack(
-      [](void* c) {
-        auto* of = static_cast<Call*>(c);
+      [](void* t) {
+        auto* of = static_cast<Task*>(t);
         of->result = of->work();
       },
-      &call);
-  return *call.result;
+      &task);
+  return *task.result;
 }
 
 }  // namespace farside::preload

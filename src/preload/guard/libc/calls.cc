@@ -26,6 +26,7 @@
 #include "preload/guard/process/process.h"
 #include "preload/guard/thread/pins.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/near_stack.h"
 #include "preload/heap/program_break.h"
 
 using namespace farside;           // NOLINT: this file only forwards
@@ -57,16 +58,38 @@ Call make_call(uint64_t stack_pointer, long number, Args... args) {
   return call;
 }
 
+// Not from the address range that passes, so that it is trapped.
+long trapped_call(const Call& call) {
+  long result = call.number;
+  register long d asm("r10") = call.arg[3];
+  register long e asm("r8") = call.arg[4];
+  register long f asm("r9") = call.arg[5];
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(call.arg[0]), "S"(call.arg[1]), "d"(call.arg[2]), "r"(d), "r"(e), "r"(f)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+// On a stack that is far memory, a push could fault while the thread holds a lock of the pager. The handler of a trap
+// has a near one.
+long call_from_wrapper(const Call& call) {
+  if (!is_far(__builtin_frame_address(0))) [[likely]]
+    return guarded_call(call);
+  if (!in_handler_mode()) return trapped_call(call);
+  return on_near_stack(*guard_pager(), [&] { return guarded_call(call); });
+}
+
 }  // namespace
 
 // Macros, because the stack pointer must be that of the wrapper's frame.
-#define BLOCKING(number, ...)                                                       \
-  do {                                                                              \
-    CancellationPoint point;                                                        \
-    return with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))); \
+#define BLOCKING(number, ...)                                                            \
+  do {                                                                                   \
+    CancellationPoint point;                                                             \
+    return with_errno(call_from_wrapper(make_call(STACK_POINTER, number, __VA_ARGS__))); \
   } while (0)
 #define QUICK(number, ...) \
-  return static_cast<int>(with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))))
+  return static_cast<int>(with_errno(call_from_wrapper(make_call(STACK_POINTER, number, __VA_ARGS__))))
 
 EXPORT ssize_t read(int fd, void* buffer, size_t bytes) { BLOCKING(SYS_read, fd, buffer, bytes); }
 EXPORT ssize_t write(int fd, const void* buffer, size_t bytes) { BLOCKING(SYS_write, fd, buffer, bytes); }
@@ -111,19 +134,19 @@ EXPORT ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offse
 // In handler mode the kernel would write to frames that are evicted meanwhile.
 EXPORT ssize_t process_vm_readv(pid_t process, const iovec* to, unsigned long to_count, const iovec* from,
                                 unsigned long from_count, unsigned long flags) {
-  return with_errno(
-      guarded_call(make_call(STACK_POINTER, SYS_process_vm_readv, process, to, to_count, from, from_count, flags)));
+  return with_errno(call_from_wrapper(
+      make_call(STACK_POINTER, SYS_process_vm_readv, process, to, to_count, from, from_count, flags)));
 }
 EXPORT ssize_t process_vm_writev(pid_t process, const iovec* from, unsigned long from_count, const iovec* to,
                                  unsigned long to_count, unsigned long flags) {
-  return with_errno(
-      guarded_call(make_call(STACK_POINTER, SYS_process_vm_writev, process, from, from_count, to, to_count, flags)));
+  return with_errno(call_from_wrapper(
+      make_call(STACK_POINTER, SYS_process_vm_writev, process, from, from_count, to, to_count, flags)));
 }
 EXPORT off_t lseek(int fd, off_t offset, int whence) {
-  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
+  return with_errno(call_from_wrapper(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
 }
 EXPORT off64_t lseek64(int fd, off64_t offset, int whence) {
-  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
+  return with_errno(call_from_wrapper(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
 }
 EXPORT ssize_t recv(int fd, void* buffer, size_t bytes, int flags) {
   BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0);
@@ -203,7 +226,8 @@ EXPORT int mincore(void* address, size_t bytes, unsigned char* resident) {
 EXPORT int msync(void* address, size_t bytes, int flags) { BLOCKING(SYS_msync, address, bytes, flags); }
 EXPORT int mseal(void* address, size_t bytes, unsigned long flags) { QUICK(kMseal, address, bytes, flags); }
 EXPORT ssize_t process_madvise(int process, const iovec* pieces, size_t count, int advice, unsigned flags) {
-  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_process_madvise, process, pieces, count, advice, flags)));
+  return with_errno(
+      call_from_wrapper(make_call(STACK_POINTER, SYS_process_madvise, process, pieces, count, advice, flags)));
 }
 
 EXPORT int getrlimit(__rlimit_resource_t resource, rlimit* limit) { QUICK(SYS_prlimit64, 0, resource, 0, limit); }
