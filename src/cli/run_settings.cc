@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "report/machine.h"
+#include "server/server.h"
 
 namespace farside::cli {
 namespace {
@@ -31,6 +32,8 @@ Status inherit(Options* options) {
                          kRunVariable, fd);
   options->stats[0] = options->metrics[0] = options->timeline[0] = 0;
   options->overflow[0] = 0;
+  options->far_memory = 0;
+  options->compress = Compression::kAuto;
   options->offload = false;
   return {};
 }
@@ -41,16 +44,32 @@ bool has_other_far_file(const Options& options, const Options& outer) {
   return here != there && (here.starts_with(kFile) || there.starts_with(kFile));
 }
 
+Status check_overflow(const Options& options) {
+  server::OverflowConfig ignored;
+  return server::parse_overflow("--tune overflow", options.overflow, &ignored);
+}
+
+Status refuse_with_far(std::string_view option, std::string_view of_serve) {
+  return Status::error(EINVAL,
+                       "{} is for the server of this run, which --far replaces; start that one with farside serve {}, "
+                       "or give up one of the two",
+                       option, of_serve);
+}
+
 // What the run's own server does.
 Status check_embedded(const RunSettings& settings) {
-  if (settings.embedded()) return {};
-  if (settings.options.offload)
+  const Options& o = settings.options;
+  bool chooses_codec = o.compress != Compression::kAuto;
+  auto codec = fmt::format("--tune compress={}", kCompressionNames[static_cast<size_t>(o.compress)]);
+  if (o.offload && chooses_codec && o.compress != Compression::kOff)
+    return Status::error(EINVAL, "{} is not for a server that executes functions; give up it or --offload", codec);
+  if (settings.embedded()) return check_overflow(o);
+  if (o.offload)
     return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
-  if (settings.options.overflow[0] == 0) return {};
-  return Status::error(EINVAL,
-                       "--tune overflow={} is for the server of this run, which --far replaces; start that one with "
-                       "farside serve --overflow, or give up one of the two",
-                       std::string_view(settings.options.overflow));
+  if (o.far_memory > 0) return refuse_with_far(fmt::format("--far-memory {}", format_size(o.far_memory)), "--memory");
+  if (chooses_codec) return refuse_with_far(codec, "--compress");
+  if (o.overflow[0] != 0) return refuse_with_far(fmt::format("--tune overflow={}", o.overflow), "--overflow");
+  return {};
 }
 
 Status check_far_memory(const RunSettings& settings) {

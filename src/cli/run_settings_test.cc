@@ -92,8 +92,8 @@ TEST_F(RunSettingsTest, AnUnknownVariableNamesTheNearest) {
 }
 
 TEST_F(RunSettingsTest, ARunWithinARunHasItsOptions) {
-  Options outer =
-      options({"--local", "64M", "--stats", "json:s", "--metrics", "h:1", "--tune", "policy=lru,overflow=/tmp:64M"});
+  Options outer = options({"--local", "64M", "--stats", "json:s", "--metrics", "h:1", "--tune",
+                           "policy=lru,overflow=/tmp:64M,compress=lz4", "--far-memory", "64M"});
   ASSERT_TRUE(copy_text("tcp://127.0.0.1:1", outer.far_address, "").ok());  // of the server of the outer run
   ASSERT_TRUE(copy_text("secret", outer.token, "").ok());
   setenv("FARSIDE_FAULT", "signal", 1);
@@ -115,10 +115,20 @@ TEST_F(RunSettingsTest, ARunWithinARunHasItsOptions) {
 TEST_F(RunSettingsTest, WhatIsForTheServerOfTheRunIsRefusedWithOthers) {
   EXPECT_STREQ(options({"--tune", "overflow=/tmp:64M"}).overflow, "/tmp:64M");
   for (const char* far : {"tcp://127.0.0.1:1", "shm:///a", "file:/a?size=1G"}) {
-    std::string refused = refusal({"--tune", "overflow=/tmp:64M", "--far", far});
-    EXPECT_TRUE(refused.starts_with("--tune overflow=/tmp:64M is for the server of this run")) << refused;
+    for (auto [option, value, named] : {std::tuple{"--tune", "overflow=/tmp:64M", "--tune overflow=/tmp:64M"},
+                                        {"--tune", "compress=off", "--tune compress=off"},
+                                        {"--far-memory", "128M", "--far-memory 128.0 MiB"}}) {
+      std::string refused = refusal({option, value, "--far", far});
+      EXPECT_TRUE(refused.starts_with(fmt::format("{} is for the server of this run", named))) << refused;
+    }
     EXPECT_TRUE(refusal({"--offload", "--far", far}).starts_with("--offload is for the server of this run"));
   }
+}
+
+TEST_F(RunSettingsTest, WhatTheServerOfTheRunCannotDoIsRefused) {
+  EXPECT_TRUE(refusal({"--tune", "overflow=x"}).starts_with("--tune overflow=x is not valid; use PATH:SIZE"));
+  EXPECT_TRUE(refusal({"--tune", "compress=lz4", "--offload"}).starts_with("--tune compress=lz4 is not for a server"));
+  EXPECT_TRUE(options({"--tune", "compress=off", "--offload"}).offload);
 }
 
 TEST_F(RunSettingsTest, FarMemoryFitsTheMachine) {
