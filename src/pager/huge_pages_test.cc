@@ -70,6 +70,20 @@ TEST_P(HugePagesTest, StreamsComeAndLeaveWhole) {
   free_all();
 }
 
+// Near memory has room: a new frame demands that an eighth of it stays free.
+TEST_P(HugePagesTest, ThePeakIsOfWhatHoldsData) {
+  if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
+  Options o;
+  o.huge = HugePages::kAlways;
+  start(o, 2 * kBytes);
+  write_all(1);
+  Stats s = pager()->stats();
+  EXPECT_GE(s.near_peak_pages, kPages);
+  EXPECT_LE(s.near_peak_pages, kPages + kPages / 64);
+  EXPECT_EQ(s.near_mean_pages, s.near_peak_pages);
+  free_all();
+}
+
 TEST_P(HugePagesTest, BackwardsToo) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
   write_all(1);

@@ -70,8 +70,7 @@ Stats Pager::stats() {
     spare += t.spare_frames.count();
   });
   evictors_.add_counters(s);
-  spare += pool_.free() * kHugePages;
-  s.near_pages = frames_.used() - std::min(spare, frames_.used());
+  s.near_pages = saturating_sub(frames_.held(), spare);
   s.near_peak_pages = frames_.peak();
   s.slowdown = budget_.is_automatic() ? sizing_.slowdown() : 0;
   Sizing::Means means =

@@ -29,9 +29,7 @@ bool HugeEvictor::provide_frame() {
 }
 
 bool HugeEvictor::grow(uint64_t spare) {
-  Slot slot = pool_.grow(spare);
-  if (slot < 0) return false;
-  pool_.put(slot);
+  if (!pool_.prepare(spare)) return false;
   frames_.released().wake_all();
   return true;
 }
@@ -39,11 +37,7 @@ bool HugeEvictor::grow(uint64_t spare) {
 bool HugeEvictor::free_frames(size_t pages) {
   if (!pool_.is_open() && break_up_any()) return true;
   if (!is_ready()) return false;
-  if (pool_.free() > pool_.target()) {
-    Slot slot = pool_.take();
-    if (slot >= 0) pool_.drop(slot);
-    return slot >= 0;
-  }
+  if (pool_.free() > pool_.target()) return pool_.drop_free();
   HugeIndex huge;
   HugeQueue::Kind kind;
   if (huge_queue_.pop_surplus(&huge, &kind)) return evict(huge, kind);

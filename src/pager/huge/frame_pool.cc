@@ -64,18 +64,39 @@ void FramePool::put_bit(std::atomic<uint64_t>& bits, Slot slot) {
   FARSIDE_DCHECK((before & bit) == 0);
 }
 
-Slot FramePool::take() { return take_bit(free_); }
-void FramePool::put(Slot slot) { put_bit(free_, slot); }
+Slot FramePool::take() {
+  Slot slot = take_bit(free_);
+  if (slot >= 0) frames_.use_ready(kHugePages);
+  return slot;
+}
+
+void FramePool::put(Slot slot) {
+  frames_.put_ready(kHugePages);
+  put_bit(free_, slot);
+}
+
 Slot FramePool::take_empty() { return take_bit(empty_); }
 void FramePool::put_empty(Slot slot) { put_bit(empty_, slot); }
 
 Slot FramePool::grow(uint64_t spare) {
+  Slot slot = make(spare);
+  if (slot >= 0) frames_.use_ready(kHugePages);
+  return slot;
+}
+
+bool FramePool::prepare(uint64_t spare) {
+  Slot slot = make(spare);
+  if (slot >= 0) put_bit(free_, slot);
+  return slot >= 0;
+}
+
+// The frame counts as ready.
+Slot FramePool::make(uint64_t spare) {
   if (!is_open() || !may_grow()) return -1;
-  if (!frames_.try_take(kHugePages + spare)) return -1;
-  if (spare > 0) frames_.give(spare);
+  if (!frames_.try_take_ready(kHugePages, spare)) return -1;
   Slot slot = take_empty();
   if (slot < 0) {
-    frames_.give(kHugePages);
+    frames_.give_ready(kHugePages);
     return -1;
   }
   std::byte* made = scratch_ + static_cast<uint64_t>(slot) * kHugeBytes;
@@ -83,8 +104,17 @@ Slot FramePool::grow(uint64_t spare) {
   if (huge && space_.move(address_of(slot), made, kHugeBytes) == static_cast<long>(kHugeBytes)) return slot;
   refused_.store(now_ns(), std::memory_order_relaxed);
   os::madvise(made, kHugeBytes, MADV_DONTNEED);
-  drop(slot);
+  drop_copied(slot);
+  frames_.give_ready(kHugePages);
   return -1;
+}
+
+bool FramePool::drop_free() {
+  Slot slot = take_bit(free_);
+  if (slot < 0) return false;
+  drop_copied(slot);
+  frames_.give_ready(kHugePages);
+  return true;
 }
 
 void FramePool::drop(Slot slot) {
@@ -105,7 +135,7 @@ void FramePool::reset_in_child() {
   empty_.store(0);
   asked_.store(0);
   target_.store(kMinReady);
-  if (frames > 0) frames_.give(frames);
+  if (frames > 0) frames_.give_ready(frames);
 }
 
 }  // namespace farside::pager

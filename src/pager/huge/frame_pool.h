@@ -2,7 +2,8 @@
 // pool and a huge page of far space by UFFDIO_MOVE, which exchanges one entry of the page tables: nothing is copied,
 // zeroed or freed. A fresh huge page costs 1 to 12 ms on a virtual machine, so frames are kept while streams use them.
 //
-// A frame counts as 512 frames of the budget (frames.h), from grow() to drop(), wherever it is.
+// A frame counts as 512 frames of the budget (frames.h), from when it is made until it is dropped, wherever it is;
+// while it is free, as frames that are ready.
 //
 // Thread-safe. All but open() is async-signal-safe.
 #pragma once
@@ -43,9 +44,13 @@ class FramePool : public NearObject {
   // Takes a new frame, of zeros, from the kernel; -1 if the budget or the kernel has none. With `spare`, only if so
   // many frames of the budget stay free. Takes milliseconds.
   Slot grow(uint64_t spare);
+  // The same, for a frame that is free then. False: none.
+  bool prepare(uint64_t spare);
   // Gives the slot's frame back to the kernel and the budget.
   void drop(Slot slot);
-  // The same, for a slot whose frame was given to pages one by one: the budget counts them.
+  // Drops a free frame. False: there is none.
+  bool drop_free();
+  // As drop(), for a slot whose frame was given to pages one by one: the budget counts them.
   void drop_copied(Slot slot);
 
   size_t free() const { return static_cast<size_t>(std::popcount(free_.load(std::memory_order_relaxed))); }
@@ -91,6 +96,7 @@ class FramePool : public NearObject {
     uint64_t refused = refused_.load(std::memory_order_relaxed);
     return refused == 0 || now_ns() - refused >= kRetryNs;
   }
+  Slot make(uint64_t spare);
   static Slot take_bit(std::atomic<uint64_t>& bits);
   static void put_bit(std::atomic<uint64_t>& bits, Slot slot);
   void close();

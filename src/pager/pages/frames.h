@@ -1,7 +1,8 @@
 // The frame budget: the number of pages that may be near. A page holds a frame from before it is fetched until its
 // content is stored on the server, so near pages, pages in flight and pages in the pipes of evictors all count.
 // Metadata is taken off the limit (set_reserved). A thread that finds no free frame waits for the evictors. The budget
-// is exceeded by force_take() and exceed() only.
+// is exceeded by force_take() and exceed() only. Frames that are kept ready are used, but hold no page: held() and
+// peak() do not count them.
 //
 // Lock-free; all functions are thread-safe and async-signal-safe. A fault writes no cache line that all threads share:
 // threads take frames in bulk and keep spare ones for their next faults (MAGE 4.2.3).
@@ -54,6 +55,7 @@ class Frames {
   // The limit that was set last, to which limit() falls.
   uint64_t target() const { return target_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  uint64_t held() const { return held_of(used()); }
   uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
 
   bool try_take(uint64_t pages) {
@@ -62,8 +64,27 @@ class Frames {
       give_back(pages);
       return false;
     }
-    if (now > peak_.load(std::memory_order_relaxed)) raise_peak(now);
+    if (now > peak_.load(std::memory_order_relaxed)) raise_peak(held_of(now));
     return true;
+  }
+
+  // Takes frames to keep them ready, if `spare` more are free.
+  bool try_take_ready(uint64_t pages, uint64_t spare) {
+    ready_.fetch_add(pages, std::memory_order_relaxed);
+    if (used_.fetch_add(pages, std::memory_order_acq_rel) + pages + spare <= usable()) return true;
+    give_back(pages);
+    ready_.fetch_sub(pages, std::memory_order_relaxed);
+    return false;
+  }
+  void put_ready(uint64_t pages) { ready_.fetch_add(pages, std::memory_order_relaxed); }
+  // They are going to hold pages.
+  void use_ready(uint64_t pages) {
+    ready_.fetch_sub(pages, std::memory_order_relaxed);
+    raise_peak(held());
+  }
+  void give_ready(uint64_t pages) {
+    give(pages);
+    ready_.fetch_sub(pages, std::memory_order_relaxed);
   }
 
   // Takes one frame, from the thread's spare frames if it has any. They are refilled in bulk, by so many that all
@@ -79,7 +100,7 @@ class Frames {
   }
 
   // For faults while no evictor runs, during a fork and before start(): may exceed the limit.
-  void force_take(uint64_t pages) { raise_peak(used_.fetch_add(pages) + pages); }
+  void force_take(uint64_t pages) { raise_peak(held_of(used_.fetch_add(pages) + pages)); }
 
   // Admits `pages` frames more than are in use, for threads that would wait for ever: nothing can be evicted. The limit
   // falls again to the one that was set, as in set_limit().
@@ -147,6 +168,7 @@ class Frames {
     uint64_t limit = limit_.load(std::memory_order_relaxed), reserved = reserved_.load(std::memory_order_relaxed);
     return reserved + kMin < limit ? limit - reserved : (limit < kMin ? limit : kMin);
   }
+  uint64_t held_of(uint64_t used) const { return saturating_sub(used, ready_.load(std::memory_order_relaxed)); }
   bool is_shrinking() const { return limit() > target(); }
   // Lowers the limit towards the target: by `pages`, or to the frames in use plus kSlack if that is less.
   void lower(uint64_t pages) {
@@ -177,6 +199,7 @@ class Frames {
   std::atomic<uint64_t> attention_{UINT64_MAX};
   // Written by evictors for each batch, and by threads that refill.
   alignas(kCacheLine) std::atomic<uint64_t> used_{0};
+  std::atomic<uint64_t> ready_{0};
   std::atomic<uint64_t> peak_{0};
   alignas(kCacheLine) std::atomic<uint64_t> evicted_{0};
   alignas(kCacheLine) Event released_;

@@ -44,6 +44,27 @@ TEST(FramesTest, ThePeakIsTheMostThatWasInUse) {
   EXPECT_EQ(frames.peak(), 1300u);
 }
 
+TEST(FramesTest, WhatIsReadyIsUsedButHoldsNoPage) {
+  Frames frames;
+  frames.set_limit(1000);
+  ASSERT_TRUE(frames.try_take(100));
+  EXPECT_FALSE(frames.try_take_ready(512, 389));
+  ASSERT_TRUE(frames.try_take_ready(512, 388));
+  EXPECT_FALSE(frames.try_take(389));
+  EXPECT_EQ(frames.used(), 612u);
+  EXPECT_EQ(frames.held(), 100u);
+  EXPECT_EQ(frames.peak(), 100u);
+  frames.use_ready(512);
+  EXPECT_EQ(frames.held(), 612u);
+  EXPECT_EQ(frames.peak(), 612u);
+  frames.put_ready(512);
+  EXPECT_EQ(frames.held(), 100u);
+  frames.give_ready(512);
+  EXPECT_EQ(frames.used(), 100u);
+  EXPECT_EQ(frames.held(), 100u);
+  EXPECT_EQ(frames.peak(), 612u);
+}
+
 TEST(FramesTest, MetadataIsTakenOffTheLimit) {
   Frames frames;
   frames.set_limit(1000);

@@ -51,20 +51,20 @@ void Sizing::look_at_machine() {
   budget_.set_room(static_cast<uint64_t>(std::max<int64_t>(room, 0)));
 }
 
-// By one thread. Frames that are kept ready hold no page.
+// By one thread.
 void Sizing::add_to_means(uint64_t us) {
   uint64_t populated = budget_.populated();
   auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
     sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_release);
   };
-  add(near_page_us_, us * std::min(frames_.used(), populated));
+  add(near_page_us_, us * std::min(frames_.held(), populated));
   add(populated_page_us_, us * populated);
   add(us_, us);
 }
 
 Sizing::Means Sizing::means() const {
   uint64_t us = us_.load(std::memory_order_acquire);
-  if (us == 0) return {frames_.used(), budget_.populated()};
+  if (us == 0) return {frames_.held(), budget_.populated()};
   return {near_page_us_.load(std::memory_order_relaxed) / us, populated_page_us_.load(std::memory_order_relaxed) / us};
 }
 
