@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_storage.h"
 #include "farside/scope_state.h"
 
 // The scopes of the running thread of control: the thread's, or those of the fiber that it runs.
@@ -27,7 +28,7 @@ __attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullp
 
 __attribute__((noinline)) Worker* this_worker() {
   asm volatile("" ::: "memory");
-  return t_worker;
+  return of_this_thread(t_worker);
 }
 
 void FiberLock::lock_contended() {

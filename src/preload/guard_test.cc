@@ -67,9 +67,9 @@ TEST_F(PinsTest, PinnedPagesStayUntilTheEnd) {
     press();
     EXPECT_TRUE(pager_.is_near(far_));
     EXPECT_TRUE(pager_.is_near(far_ + kPageSize));
-    EXPECT_EQ(t_guard.pin_count, 1u);
+    EXPECT_EQ(this_guard().pin_count, 1u);
   }
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
   pager_.evict(far_, 2 * kPageSize);
 }
 
@@ -80,7 +80,7 @@ TEST_F(PinsTest, NearMemoryAndEmptyRangesAreNotPinned) {
   EXPECT_TRUE(pins.add(nullptr, 100, true));
   EXPECT_TRUE(pins.add(far_, 0, true));
   EXPECT_TRUE(pins.add_string("near"));
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
 }
 
 TEST_F(PinsTest, UnmappedMemoryIsReported) {
@@ -120,9 +120,9 @@ TEST_F(PinsTest, CallsNest) {
     Pins inner(stack_pointer());
     EXPECT_TRUE(inner.add(far_, 1, true));
     EXPECT_TRUE(inner.add(far_ + kPageSize, 1, true));
-    EXPECT_EQ(t_guard.pin_count, 3u);
+    EXPECT_EQ(this_guard().pin_count, 3u);
   }
-  EXPECT_EQ(t_guard.pin_count, 1u);
+  EXPECT_EQ(this_guard().pin_count, 1u);
   press();
   EXPECT_TRUE(pager_.is_near(far_));  // the outer call's
   pager_.evict(far_ + kPageSize, 1);
@@ -136,10 +136,10 @@ TEST_F(PinsTest, PinsOfCallsLeftByLongjmpAreDropped) {
   EXPECT_TRUE(jumped->add(far_, 1, true));
   {
     Pins deeper(sp - 2000);  // of a handler within that call
-    EXPECT_EQ(t_guard.pin_count, 1u);
+    EXPECT_EQ(this_guard().pin_count, 1u);
   }
   Pins next(sp);
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
   pager_.evict(far_, 1);
 }
 
@@ -147,13 +147,13 @@ TEST_F(PinsTest, OnTheAlternateStackNoPinIsStale) {
   uint64_t sp = stack_pointer();
   Pins pins(sp - 1000);
   EXPECT_TRUE(pins.add(far_, 1, true));
-  t_guard.stack_low = sp - 10;
-  t_guard.stack_high = sp + 10;
+  this_guard().stack_low = sp - 10;
+  this_guard().stack_high = sp + 10;
   {
     Pins handler(sp);  // higher, but of another stack
-    EXPECT_EQ(t_guard.pin_count, 1u);
+    EXPECT_EQ(this_guard().pin_count, 1u);
   }
-  t_guard.stack_low = t_guard.stack_high = 0;
+  this_guard().stack_low = this_guard().stack_high = 0;
 }
 
 TEST_F(PinsTest, WithoutRoomForRecordsPagesAreFetchedButNotPinned) {
@@ -165,9 +165,9 @@ TEST_F(PinsTest, WithoutRoomForRecordsPagesAreFetchedButNotPinned) {
       EXPECT_TRUE(pins.add(far_ + i * kPageSize, 1, false));
       EXPECT_TRUE(pager_.is_near(far_ + i * kPageSize));
     }
-    EXPECT_EQ(t_guard.pin_count, +GuardThread::kMaxPins);
+    EXPECT_EQ(this_guard().pin_count, +GuardThread::kMaxPins);
   }
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
   pager_.evict(far_, 70 * kPageSize);  // nothing stayed pinned
 }
 

@@ -179,7 +179,7 @@ TEST_F(LargeTransferTest, UnknownCallsGetTheirArgumentsPinned) {
   EXPECT_EQ(call(100'000, far_, far_ + kPageSize - 2, ~0L, 0, 0, 0), -ENOSYS);
   EXPECT_EQ(call(-5, far_), -ENOSYS);
   EXPECT_TRUE(pager_.is_near(far_));  // it was pinned meanwhile
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
 }
 
 TEST_F(LargeTransferTest, UnmappedMemoryGivesTheKernelsError) {
@@ -188,7 +188,7 @@ TEST_F(LargeTransferTest, UnmappedMemoryGivesTheKernelsError) {
   EXPECT_EQ(call(SYS_uname, far_), -EFAULT);
   EXPECT_EQ(call(SYS_uname, far_ + 4 * kPageSize - 1), -EFAULT);  // its rest is mapped
   EXPECT_EQ(call(SYS_uname, 0), -EFAULT);
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
 }
 
 TEST_F(LargeTransferTest, AFutexThatCannotBeReadIsAnError) {
@@ -277,7 +277,7 @@ TEST_F(LargeTransferTest, NearMemoryOfACallThatWasLeftIsUnmapped) {
   ASSERT_NE(mapped, nullptr);
   *mapped = std::byte{1};
   Pins next(sp);
-  EXPECT_EQ(t_guard.pin_count, 0u);
+  EXPECT_EQ(this_guard().pin_count, 0u);
   unsigned char resident;
   EXPECT_EQ(os::call(SYS_mincore, mapped, kPageSize, &resident), -ENOMEM);
 }

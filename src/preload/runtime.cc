@@ -16,6 +16,7 @@
 #include "abi/static_tls.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/thread_storage.h"
 #include "fiber/wait.h"
 #include "objects/api.h"
 #include "pager/handler.h"
@@ -211,6 +212,7 @@ void note_begin(const Runtime& r) {
 
 void set_up_guard(Runtime& r) {
   find_own_library();
+  prepare_own_storage();
   if (r.options.core != CoreContent::kNone && r.mode == FaultMode::kSignal)
     prepare_core_dumps(r.pager, r.options.core == CoreContent::kAll);
   set_guard_pager(r.pager);
@@ -343,7 +345,7 @@ void end_thread(int status) {
     note_thread_end(status);
     if (g_runtime.pager && !g_runtime.pager->evictors().started() && is_last_thread()) report_at_exit();
   }
-  objects::forget_thread();
+  if (!own_storage()) objects::forget_thread();  // else its scopes are another thread's
   if (g_runtime.pager) g_runtime.pager->paging().detach_thread();
 }
 

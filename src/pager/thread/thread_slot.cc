@@ -6,13 +6,18 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread_storage.h"
 
 namespace farside::pager {
 namespace {
-// initial-exec: the library is loaded at program start, so the variables are in static TLS and reading them never calls
+// initial-exec: the library is loaded at program start, so the variable is in static TLS and reading it never calls
 // the dynamic linker. One pager for each process; tests that create several use them one after the other.
-__attribute__((tls_model("initial-exec"))) thread_local ThreadSlot* t_slot = nullptr;
-__attribute__((tls_model("initial-exec"))) thread_local ThreadRegistry* t_registry = nullptr;
+struct Attachment {
+  ThreadSlot* slot;
+  ThreadRegistry* registry;
+};
+__attribute__((tls_model("initial-exec"))) thread_local Attachment t_attachment = {};
+Attachment& attachment() { return of_this_thread(t_attachment); }
 
 // A process that shares this one's memory (CLONE_VM) has slots too.
 bool is_gone(int tid) { return os::call(SYS_tkill, tid, 0) == -ESRCH; }
@@ -23,7 +28,10 @@ ThreadSlot& ThreadRegistry::current() {
   return slot ? *slot : attach();
 }
 
-ThreadSlot* ThreadRegistry::attached() { return t_registry == this ? t_slot : nullptr; }
+ThreadSlot* ThreadRegistry::attached() {
+  const Attachment& here = attachment();
+  return here.registry == this ? here.slot : nullptr;
+}
 
 ThreadSlot* ThreadRegistry::reuse() {
   size_t count = count_.load(std::memory_order_relaxed);
@@ -63,8 +71,7 @@ ThreadSlot& ThreadRegistry::attach() {
   slot->prefetcher = Prefetcher();
   slot->depth.store(0, std::memory_order_relaxed);
   slot->tid.store(os::gettid(), std::memory_order_release);
-  t_slot = slot;
-  t_registry = this;
+  attachment() = {slot, this};
   return *slot;
 }
 
@@ -80,20 +87,20 @@ void ThreadRegistry::reclaim_spare(ThreadSlot& slot) {
 }
 
 void ThreadRegistry::detach() {
-  if (!t_slot || t_registry != this) return;
+  ThreadSlot* slot = attached();
+  if (!slot) return;
   SignalsBlocked blocked;
-  ThreadSlot* slot = t_slot;
-  t_slot = nullptr;
+  attachment().slot = nullptr;
   vacate(*slot);
 }
 
 void ThreadRegistry::close_channels() {
   for_each([&](ThreadSlot& slot) { vacate(slot); });
-  if (t_registry == this) t_slot = nullptr;
+  if (attached()) attachment().slot = nullptr;
 }
 
 void ThreadRegistry::reset_in_child() {
-  ThreadSlot* self = t_registry == this ? t_slot : nullptr;
+  ThreadSlot* self = attached();
   for_each([&](ThreadSlot& slot) {
     slot.reads.reset_in_child();
     slot.counters.clear();

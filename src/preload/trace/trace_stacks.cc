@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "base/thread_storage.h"
 #include "preload/trace/trace_python.h"
 #include "preload/trace/trace_reads.h"
 
@@ -149,6 +150,7 @@ struct TracedThread {
   uint32_t lookups;
 };
 __attribute__((tls_model("initial-exec"))) thread_local TracedThread t_traced;
+TracedThread& this_traced() { return of_this_thread(t_traced); }
 
 uint64_t thread_pointer() {
   uint64_t value;
@@ -175,7 +177,7 @@ void find_own_stack(TracedThread& t, uint64_t sp) {
 }
 
 bool on_own_stack(uint64_t sp) {
-  TracedThread& t = t_traced;
+  TracedThread& t = this_traced();
   auto inside = [&] { return sp >= t.stack_low && sp < t.stack_high; };
   if (inside()) return true;
   if (sp - g_far_begin < g_far_bytes) return false;  // its pages may be absent
@@ -231,7 +233,7 @@ std::atomic<uint64_t> g_bytes_used{0};
 void copy_stack(TraceStack* stack, const StackRegisters& registers, bool own) {
   memcpy(stack->registers, registers.value, sizeof stack->registers);
   uint64_t sp = registers.sp();
-  uint64_t wanted = own ? std::min<uint64_t>(kMaxCopied, t_traced.stack_high - sp) : kMaxCopied;
+  uint64_t wanted = own ? std::min<uint64_t>(kMaxCopied, this_traced().stack_high - sp) : kMaxCopied;
   uint64_t at = g_bytes_used.fetch_add(align_up(wanted, 16));
   if (at + wanted > kMaxStackBytes) return;  // only the innermost frame is recorded
   stack->offset = at;
@@ -283,24 +285,24 @@ uint64_t note_stack(const StackRegisters& registers) {
   read_python_stack(&python);
   uint64_t hash = hash_python(registers.ip(), python);
   bool in_python = python.count > 0;
-  uint64_t key =
-      own ? hash_words(code, hash, reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8, in_python)
-          : hash_foreign(code, hash, sp, in_python);
+  uint64_t key = own ? hash_words(code, hash, reinterpret_cast<uint64_t*>(first),
+                                  (this_traced().stack_high - first) / 8, in_python)
+                     : hash_foreign(code, hash, sp, in_python);
   return keep(key, registers, own, python);
 }
 
 void note_code_change() { g_code_stale.store(true, std::memory_order_relaxed); }
 
 void forget_thread_stack() {
-  t_traced.tid = 0;
+  this_traced().tid = 0;
   forget_process();
   forget_python_busy();
   g_code_busy.store(false);  // a thread that was reading the mappings does not exist in this process
 }
 
 uint32_t traced_thread() {
-  if (t_traced.tid == 0) t_traced.tid = static_cast<uint32_t>(os::gettid());
-  return t_traced.tid;
+  if (this_traced().tid == 0) this_traced().tid = static_cast<uint32_t>(os::gettid());
+  return this_traced().tid;
 }
 
 const TraceStack* trace_stacks() { return g_stacks; }

@@ -98,6 +98,71 @@ static void memory_of_shared_process(void) {
   CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, __WALL) == child);
 }
 
+// ---- Shared memory and thread pointer, all at the same time ----
+
+#define SHARERS 4
+
+struct sharer {
+  char* block;
+  int pipe[2], ended;
+};
+
+static volatile int signals_seen;
+
+static void note_signal(int number) {
+  (void)number;
+  char far_frame[4 * PAGE];
+  fill(far_frame, sizeof far_frame, 1);
+  signals_seen++;
+}
+
+// Faults and system calls, of which each needs state of its own thread. The stack is far.
+static int use_far_memory(void* argument) {
+  struct sharer* own = argument;
+  for (uint32_t round = 0; round < 3; round++) {
+    fill(own->block, BYTES / 2, round);
+    for (size_t at = 0; at < BYTES / 2; at += 16 * PAGE) {
+      CHECK(write(own->pipe[1], own->block + at, PAGE) == PAGE);
+      CHECK(read(own->pipe[0], own->block + BYTES / 2 + at, PAGE) == PAGE);
+      CHECK(memcmp(own->block + at, own->block + BYTES / 2 + at, PAGE) == 0);
+    }
+    CHECK(filled(own->block, BYTES / 2, round));
+  }
+  return 3;
+}
+
+static void share_thread_pointer(int flags) {
+  struct sharer all[SHARERS + 1];
+  pid_t children[SHARERS];
+  for (int i = 0; i <= SHARERS; i++) {
+    all[i] = (struct sharer){far_buffer(BYTES, 1), {-1, -1}, 1};
+    CHECK(pipe(all[i].pipe) == 0);
+  }
+  for (int i = 0; i < SHARERS; i++) {
+    char* stack = far_buffer(STACK, 1);
+    children[i] =
+        clone(use_far_memory, stack + STACK, flags | CLONE_CHILD_CLEARTID, &all[i], NULL, NULL, &all[i].ended);
+    CHECK(children[i] > 0);
+  }
+  for (int i = 0; i < 50 * SHARERS; i++) {
+    syscall(SYS_tkill, children[i % SHARERS], SIGUSR1);  // it may have ended
+    usleep(100);
+  }
+  CHECK(use_far_memory(&all[SHARERS]) == 3);
+  for (int i = 0; i < SHARERS; i++) {
+    wait_until_cleared(&all[i].ended);
+    if (!(flags & CLONE_THREAD)) CHECK(status_of(children[i]) == 3);
+  }
+  CHECK(signals_seen > 0);
+}
+
+static void shared_thread_pointer(void) {
+  struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+  CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+  share_thread_pointer(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM);
+  share_thread_pointer(CLONE_VM | CLONE_FILES | SIGCHLD);
+}
+
 // ---- Shared descriptors, not memory ----
 
 static int open_in_child(void* block) {
@@ -256,6 +321,7 @@ static void last_thread_of_program(void) {
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"shared_process", shared_process},
                                            {"memory_of_shared_process", memory_of_shared_process},
+                                           {"shared_thread_pointer", shared_thread_pointer},
                                            {"shared_descriptors", shared_descriptors},
                                            {"clone3_numbers", clone3_numbers},
                                            {"clone3_errors", clone3_errors},

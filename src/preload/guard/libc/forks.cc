@@ -11,6 +11,7 @@
 #include <cstdarg>
 
 #include "base/log.h"
+#include "base/thread_storage.h"
 #include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/calls/special_calls.h"
 #include "preload/guard/libc/wrapper.h"
@@ -56,7 +57,7 @@ long trapped_fork(Make make) {
     return child;
   }
   inherit_far_memory(false);
-  t_guard.selector = kSelectorAllow;
+  this_guard().selector = kSelectorAllow;
   leave_alternate_stack();
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
   return child;
@@ -100,13 +101,31 @@ EXPORT int forkpty(int* leader, char* name, const termios* settings, const winsi
 
 namespace {
 
-// Shares memory with a child. When that ends, the kernel clears a word, and waits for no page.
+// What a child that shares memory and thread pointer runs, with thread-local variables of its own.
+struct SharingChild {
+  OwnStorage* own;
+  int (*run)(void*);
+  void* argument;
+};
+
+int run_with_own_storage(void* start) {
+  auto* child = static_cast<SharingChild*>(start);
+  use_own_storage(child->own);
+  return child->run(child->argument);
+}
+
+// Shares memory with a child: make(run, argument). When it ends, the kernel clears a word, and waits for no page.
 template <typename Make>
-long clone_sharing_memory(int flags, void* word, Make make) {
-  if (!(flags & CLONE_CHILD_CLEARTID) || !is_far(word)) return make();
+long clone_sharing_memory(int flags, void* word, int (*run)(void*), void* argument, Make make) {
+  bool clears = (flags & CLONE_CHILD_CLEARTID) && is_far(word);
+  bool shares_storage = run && !(flags & (CLONE_SETTLS | CLONE_VFORK));
+  if (!clears && !shares_storage) return make(run, argument);
   ThreadRecord* record = take_record();
-  keep_near(record, Kept::kWord, reinterpret_cast<uint64_t>(word), sizeof(pid_t));
-  long child = make();
+  if (clears) keep_near(record, Kept::kWord, reinterpret_cast<uint64_t>(word), sizeof(pid_t));
+  OwnStorage* own = shares_storage ? make_own_storage(record, thread_pointer()) : nullptr;
+  auto* start = reinterpret_cast<SharingChild*>(record->stack);  // which no handler uses
+  *start = {own, run, argument};
+  long child = own ? make(run_with_own_storage, start) : make(run, argument);
   record->tid.store(child > 0 ? static_cast<int>(child) : 0);
   return child;
 }
@@ -121,10 +140,14 @@ EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...)
   auto* storage = va_arg(rest, void*);
   auto* word = va_arg(rest, void*);
   va_end(rest);
-  auto make = [&] { return static_cast<long>(real(run, stack, flags, argument, parent_number, storage, word)); };
-  if (!guard_pager() || !in_handler_mode()) return static_cast<int>(make());
+  auto make = [&](int (*begin)(void*), void* start) {
+    return static_cast<long>(real(begin, stack, flags, start, parent_number, storage, word));
+  };
+  if (!guard_pager() || !in_handler_mode()) return static_cast<int>(make(run, argument));
   if ((flags & CLONE_VM) && !(flags & CLONE_THREAD)) guard_pager()->paging().assume_other_writers();
-  return static_cast<int>(flags & CLONE_VM ? clone_sharing_memory(flags, word, make) : trapped_fork(make));
+  long child = flags & CLONE_VM ? clone_sharing_memory(flags, word, run, argument, make)
+                                : trapped_fork([&] { return make(run, argument); });
+  return static_cast<int>(child);
 }
 
 EXPORT long syscall(long number, ...) {

@@ -34,7 +34,7 @@ void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool 
 // blocked.
 void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
   os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
-  t_guard.handlers.sigbus = 0;
+  this_guard().handlers.sigbus = 0;
   fault(pager, address, interrupted, true);
 }
 
@@ -76,10 +76,11 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
   }
   pager.addresses().release(pages, kSamples * kPageSize);
   if (seen == 0) return {};
-  std::nth_element(delivery, delivery + seen / 2, delivery + seen);
-  std::nth_element(back, back + seen / 2, back + seen);
-  return {static_cast<double>(delivery[seen / 2]) / ticks_per_us(),
-          static_cast<double>(back[seen / 2]) / ticks_per_us()};
+  auto median_us = [middle = seen / 2, seen](uint64_t* samples) {
+    std::nth_element(samples, samples + middle, samples + seen);
+    return static_cast<double>(samples[middle]) / ticks_per_us();
+  };
+  return {median_us(delivery), median_us(back)};
 }
 
 }  // namespace farside::preload

@@ -11,7 +11,8 @@
 namespace farside::preload {
 static_assert(offsetof(GuardThread, handlers) == 4 && offsetof(HandlersRunning, sigsys) == 0 &&
                   offsetof(HandlersRunning, sigsys_deferred) == 1 && offsetof(HandlersRunning, sigbus) == 2 &&
-                  sizeof(HandlersRunning) == 4,
+                  sizeof(HandlersRunning) == 4 && offsetof(OwnStorage, thread_pointer) == 0 &&
+                  offsetof(OwnStorage, base) == 8,
               "the assembly below uses these offsets");
 }  // namespace farside::preload
 
@@ -25,9 +26,30 @@ static_assert(offsetof(GuardThread, handlers) == 4 && offsetof(HandlersRunning, 
 // frame information; cancellation and exceptions need that to pass through handlers. The nop keeps the address before
 // it out of functions that have such information.
 //
+// own_guard: the address of the calling thread's t_guard in RAX, as of_this_thread() finds it; RCX and R8 change.
+//
 // In a static program (thread_pointer.h), FS is loaded from GS before, and restored after. If the interrupted code is
 // Farside's, both are equal already.
 asm(R"(
+  .macro own_guard
+  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
+  cmpq $0, farside_block_bytes(%rip)
+  je 8f
+  rdgsbase %rcx
+  movq %rcx, %r8
+  subq farside_blocks(%rip), %r8
+  cmpq farside_block_bytes(%rip), %r8
+  jae 8f
+  rdfsbase %r8
+  cmpq %r8, 0(%rcx)
+  jne 8f
+  addq 8(%rcx), %rax
+  jmp 9f
+8:
+  addq %fs:0, %rax
+9:
+  .endm
+
   .macro load_thread_pointer
   rdfsbase %rax
   rdgsbase %rcx
@@ -66,9 +88,9 @@ asm(R"(
   jmp 4f
 2:
   .cfi_adjust_cfa_offset -8
-  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
-  movzbl %fs:\flags(%rax), %ecx
-  movb $1, %fs:\flags(%rax)
+  own_guard
+  movzbl \flags(%rax), %ecx
+  movb $1, \flags(%rax)
   .globl \entered
   .hidden \entered
 \entered:
@@ -79,8 +101,8 @@ asm(R"(
   .cfi_adjust_cfa_offset -8
   testb %cl, %cl
   jnz 1f
-  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
-  movw $0, %fs:\flags(%rax)
+  own_guard
+  movw $0, \flags(%rax)
 1:
   ret
 4:
@@ -102,12 +124,12 @@ farside_handlers_begin:
   .hidden farside_sigreturn_at
   .type farside_sigreturn_at,@function
 farside_sigreturn_at:
-  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
-  movw $0, %fs:4(%rax)
+  own_guard
+  movw $0, 4(%rax)
   movq %rdi, %rsp
   cmpb $0, farside_static_program(%rip)
   je farside_restorer
-  movq %fs:8(%rax), %rax
+  movq 8(%rax), %rax
   wrfsbase %rax
   jmp farside_restorer
   .size farside_sigreturn_at, .-farside_sigreturn_at
@@ -130,16 +152,17 @@ farside_handlers_end:
   .type farside_interruptible_call,@function
 farside_interruptible_call:
   .cfi_startproc
-  movq %rdi, %rax
   movq %rsi, %r11
+  own_guard
+  movq %rax, %rcx
+  movq %rdi, %rax
   movq 0(%r11), %rdi
   movq 8(%r11), %rsi
   movq 16(%r11), %rdx
   movq 24(%r11), %r10
   movq 32(%r11), %r8
   movq 40(%r11), %r9
-  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rcx
-  cmpb $0, %fs:5(%rcx)
+  cmpb $0, 5(%rcx)
   jne farside_call_not_issued
   .globl farside_call_instruction
   .hidden farside_call_instruction
@@ -185,7 +208,7 @@ bool is_same(const siginfo_t& a, const siginfo_t& b) {
 // The returned signal is behind those of its number that arrived after it. Each of these is delivered as the one before
 // it, until the returned one comes, which is delivered as the last of them.
 void keep_order(int signal, siginfo_t* info) {
-  ReturnedSignal& r = t_guard.returned;
+  ReturnedSignal& r = this_guard().returned;
   if (r.signal != signal) return;
   siginfo_t arrived = *info;
   *info = r.next;
@@ -202,7 +225,7 @@ bool is_of_process(int signal, const siginfo_t& info) {
 bool return_to_queue(int signal, const siginfo_t& info) {
   if (is_of_process(signal, info)) return os::call(SYS_rt_sigqueueinfo, os::getpid(), signal, &info) == 0;
   if (os::call(SYS_rt_tgsigqueueinfo, os::getpid(), os::gettid(), signal, &info) < 0) return false;
-  ReturnedSignal& r = t_guard.returned;
+  ReturnedSignal& r = this_guard().returned;
   if (signal >= kFirstQueued && r.signal == 0) r = {signal, info, info};
   return true;
 }
@@ -210,7 +233,7 @@ bool return_to_queue(int signal, const siginfo_t& info) {
 }  // namespace
 
 bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   restore_mask_after_wait(interrupted);
   auto rip = static_cast<uint64_t>(interrupted->uc_mcontext.gregs[REG_RIP]);
   bool transition = between(rip, address_of(farside_handlers_begin), address_of(farside_handlers_end));
@@ -230,14 +253,14 @@ bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted) {
 }
 
 void end_wait(ucontext_t* interrupted) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   memcpy(&g.mask_after_wait, &interrupted->uc_sigmask, sizeof g.mask_after_wait);
   g.wait_ended = true;
   set_mask(interrupted, g.wait_mask);
 }
 
 void restore_mask_after_wait(ucontext_t* interrupted) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   if (!g.wait_ended) return;
   set_mask(interrupted, g.mask_after_wait);
   g.wait_ended = false;

@@ -134,7 +134,7 @@ extern "C" void farside_copy_frame(const SignalFrame* from, SignalFrame* to) {
 extern "C" SignalFrame* farside_place_frame(int signal, SignalFrame* frame) {
   auto interrupted = static_cast<uint64_t>(frame->registers.gregs[REG_RSP]);
   if (!on_alternate_stack(reinterpret_cast<uint64_t>(frame)) || on_alternate_stack(interrupted)) return frame;
-  if (t_guard.app_stack != 0 && wants_alternate_stack(signal)) return frame;
+  if (this_guard().app_stack != 0 && wants_alternate_stack(signal)) return frame;
   SignalFrame* placed = frame_below(interrupted - kRedZone, state_bytes(*frame));
   farside_copy_frame(frame, placed);
   return placed;
@@ -148,16 +148,16 @@ bool is_frame_far(const SignalFrame* frame) {
 
 // Returns where the kernel is to read the frame. All signals are blocked, and nothing else is on the alternate stack.
 extern "C" SignalFrame* farside_room_for_frame(SignalFrame* frame) {
-  if (!is_frame_far(frame) || on_alternate_stack(reinterpret_cast<uint64_t>(frame)) || t_guard.stack_high == 0)
+  if (!is_frame_far(frame) || on_alternate_stack(reinterpret_cast<uint64_t>(frame)) || this_guard().stack_high == 0)
     return frame;
-  return frame_below(t_guard.stack_high, state_bytes(*frame));
+  return frame_below(this_guard().stack_high, state_bytes(*frame));
 }
 
 // The lower half of the alternate stack, whose upper half the caller uses.
 uint64_t near_frame(uint64_t stack_pointer) {
   auto* frame = reinterpret_cast<SignalFrame*>(stack_pointer - sizeof(void*));  // the return address was popped
   if (!is_frame_far(frame)) return stack_pointer;
-  SignalFrame* copy = frame_below((t_guard.stack_low + t_guard.stack_high) / 2, state_bytes(*frame));
+  SignalFrame* copy = frame_below((this_guard().stack_low + this_guard().stack_high) / 2, state_bytes(*frame));
   farside_copy_frame(frame, copy);
   return reinterpret_cast<uint64_t>(copy) + sizeof(void*);
 }

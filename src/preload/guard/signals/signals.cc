@@ -86,8 +86,8 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 // jump out and never return.
 class OutsideHandlers {
  public:
-  OutsideHandlers() : before_(t_guard.handlers) { t_guard.handlers = {}; }
-  ~OutsideHandlers() { t_guard.handlers = before_; }
+  OutsideHandlers() : before_(this_guard().handlers) { this_guard().handlers = {}; }
+  ~OutsideHandlers() { this_guard().handlers = before_; }
   OutsideHandlers(const OutsideHandlers&) = delete;
   OutsideHandlers& operator=(const OutsideHandlers&) = delete;
 

@@ -10,15 +10,15 @@
 namespace farside::preload {
 
 void use_alternate_stack(bool use) {
-  stack_t stack = {reinterpret_cast<void*>(t_guard.stack_low), use ? 0 : SS_DISABLE, kSignalStackBytes};
+  stack_t stack = {reinterpret_cast<void*>(this_guard().stack_low), use ? 0 : SS_DISABLE, kSignalStackBytes};
   os::call(SYS_sigaltstack, &stack, nullptr);
 }
 
 void leave_alternate_stack() {
-  stack_t program = {reinterpret_cast<void*>(t_guard.app_stack), t_guard.app_stack ? 0 : SS_DISABLE,
-                     t_guard.app_stack_bytes};
+  stack_t program = {reinterpret_cast<void*>(this_guard().app_stack), this_guard().app_stack ? 0 : SS_DISABLE,
+                     this_guard().app_stack_bytes};
   os::call(SYS_sigaltstack, &program, nullptr);
-  t_guard.app_stack = t_guard.app_stack_bytes = 0;
+  this_guard().app_stack = this_guard().app_stack_bytes = 0;
 }
 
 namespace {
@@ -29,7 +29,7 @@ constexpr size_t kMinStackBytes = 2048;
 }  // namespace
 
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   bool on_it = on_alternate_stack(stack_pointer);
   stack_t wanted = {};
   if (stack) wanted = *stack;

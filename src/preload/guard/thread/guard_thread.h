@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/thread_storage.h"
+
 namespace farside::preload {
 
 // Kernel ABI of Syscall User Dispatch.
@@ -53,17 +55,18 @@ struct GuardThread {
 };
 
 extern __attribute__((tls_model("initial-exec"))) thread_local GuardThread t_guard;
+inline GuardThread& this_guard() { return of_this_thread(t_guard); }
 
 // Whether the address is in the calling thread's alternate signal stack.
 inline bool on_alternate_stack(uint64_t address) {
-  return address >= t_guard.stack_low && address < t_guard.stack_high;
+  return address >= this_guard().stack_low && address < this_guard().stack_high;
 }
 
 // While one exists, system calls of this thread are not trapped.
 class Unguarded {
  public:
-  Unguarded() : before_(t_guard.selector) { t_guard.selector = kSelectorAllow; }
-  ~Unguarded() { t_guard.selector = before_; }
+  Unguarded() : before_(this_guard().selector) { this_guard().selector = kSelectorAllow; }
+  ~Unguarded() { this_guard().selector = before_; }
   Unguarded(const Unguarded&) = delete;
   Unguarded& operator=(const Unguarded&) = delete;
 

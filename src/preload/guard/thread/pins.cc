@@ -22,7 +22,7 @@ void release(const PinRecord& record) {
 // Releases the records of stack frames below the program's stack pointer: they are of calls that a signal handler left
 // by longjmp.
 void drop_stale_pins(uint64_t stack_pointer) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   if (g.pin_count == 0 || on_alternate_stack(stack_pointer)) return;
   while (g.pin_count > 0 && g.pins[g.pin_count - 1].stack_pointer < stack_pointer) release(g.pins[--g.pin_count]);
 }
@@ -46,20 +46,20 @@ uint64_t pin_limit() {
 }
 
 void repin_in_child() {
-  for (unsigned i = 0; i < t_guard.pin_count; i++) {
-    const PinRecord& record = t_guard.pins[i];
+  for (unsigned i = 0; i < this_guard().pin_count; i++) {
+    const PinRecord& record = this_guard().pins[i];
     if (record.bytes & PinRecord::kMapped) continue;  // the child has it as it is
     g_pager->paging().pin(reinterpret_cast<void*>(record.address), record.bytes, true);
   }
 }
 
-Pins::Pins(uint64_t stack_pointer) : stack_pointer_(stack_pointer), first_(t_guard.pin_count) {
+Pins::Pins(uint64_t stack_pointer) : stack_pointer_(stack_pointer), first_(this_guard().pin_count) {
   drop_stale_pins(stack_pointer);
-  if (first_ > t_guard.pin_count) first_ = t_guard.pin_count;
+  if (first_ > this_guard().pin_count) first_ = this_guard().pin_count;
 }
 
 Pins::~Pins() {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   while (g.pin_count > first_) release(g.pins[--g.pin_count]);
 }
 
@@ -73,7 +73,7 @@ bool touches_far(const void* address, uint64_t bytes) {
 }
 
 std::byte* Pins::map_near(uint64_t bytes) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   if (g.pin_count == GuardThread::kMaxPins) return nullptr;
   long at = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (os::is_error(at)) return nullptr;
@@ -100,7 +100,7 @@ bool Pins::add(const void* address, uint64_t bytes, bool write) {
 
 // Pins up to the first page that is not far memory.
 uint64_t Pins::add_far(uint64_t address, uint64_t bytes, bool write) {
-  GuardThread& g = t_guard;
+  GuardThread& g = this_guard();
   auto* at = reinterpret_cast<void*>(address);
   // Without room for a record the pages are only fetched. They are the most recently used ones, so they stay near for
   // some time; if they are evicted before the call uses them, it returns EFAULT.

@@ -28,7 +28,7 @@ class Pins {
   // Pins a string page by page up to its terminating zero.
   bool add_string(const char* text);
   // How many ranges can still be pinned.
-  static unsigned room() { return GuardThread::kMaxPins - t_guard.pin_count; }
+  static unsigned room() { return GuardThread::kMaxPins - this_guard().pin_count; }
   // Zeroed near memory while the object exists. nullptr: out of memory.
   std::byte* map_near(uint64_t bytes);
   uint64_t stack_pointer() const { return stack_pointer_; }

@@ -66,22 +66,22 @@ bool can_switch_thread_pointers() {
 
 void begin_static_program() {
   write_gs(read_fs());
-  t_guard.program_thread_pointer = 0;
+  this_guard().program_thread_pointer = 0;
   farside_static_program = 1;
 }
 
 void begin_thread_of_static_program(uint64_t program_thread_pointer) {
   write_gs(read_fs());
-  t_guard.program_thread_pointer = program_thread_pointer;
+  this_guard().program_thread_pointer = program_thread_pointer;
 }
 
 long thread_pointer_call(int operation, uint64_t address) {
   switch (operation) {
     case ARCH_SET_FS:
-      t_guard.program_thread_pointer = address;
+      this_guard().program_thread_pointer = address;
       return 0;
     case ARCH_GET_FS:
-      *reinterpret_cast<uint64_t*>(address) = t_guard.program_thread_pointer;
+      *reinterpret_cast<uint64_t*>(address) = this_guard().program_thread_pointer;
       return 0;
     case ARCH_GET_GS:
       *reinterpret_cast<uint64_t*>(address) = 0;

@@ -83,16 +83,22 @@ ThreadRecord* take_record() {
   return record;
 }
 
+OwnStorage* make_own_storage(ThreadRecord* record, uint64_t thread_pointer) {
+  SignalsBlocked blocked;
+  LockGuard guard(g_record_lock);
+  return farside::make_own_storage(static_cast<size_t>(record - g_records), kMaxRecords, thread_pointer);
+}
+
 void use_record(ThreadRecord* record) {
   record->tid.store(os::gettid());
-  t_guard.stack_low = reinterpret_cast<uint64_t>(record->stack);
-  t_guard.stack_high = t_guard.stack_low + kSignalStackBytes;
+  this_guard().stack_low = reinterpret_cast<uint64_t>(record->stack);
+  this_guard().stack_high = this_guard().stack_low + kSignalStackBytes;
   use_alternate_stack(true);
 }
 
 ThreadRecord* own_record() {
   for (size_t i = 0; i < g_record_count; i++) {
-    if (reinterpret_cast<uint64_t>(g_records[i].stack) == t_guard.stack_low) return &g_records[i];
+    if (reinterpret_cast<uint64_t>(g_records[i].stack) == this_guard().stack_low) return &g_records[i];
   }
   return nullptr;
 }
@@ -163,7 +169,7 @@ void unlock_thread_records() NO_THREAD_SAFETY_ANALYSIS { g_record_lock.unlock();
 void keep_own_record_in_child() {
   for (size_t i = 0; i < g_record_count; i++) {
     ThreadRecord& record = g_records[i];
-    bool own = reinterpret_cast<uint64_t>(record.stack) == t_guard.stack_low;
+    bool own = reinterpret_cast<uint64_t>(record.stack) == this_guard().stack_low;
     record.tid.store(own ? os::gettid() : 0);
     for (ThreadRecord::Range& range : record.kept) {
       void* address = std::exchange(range.address, nullptr);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/thread_storage.h"
 
 namespace farside::preload {
 
@@ -34,6 +35,9 @@ struct ThreadRecord {
 
 // For a thread that is about to be created. It is marked as taken until the thread calls use_record.
 ThreadRecord* take_record();
+// For a thread with this thread pointer, which is not its own or not libc's (base/thread_storage.h). nullptr: there is
+// no such storage here.
+OwnStorage* make_own_storage(ThreadRecord* record, uint64_t thread_pointer);
 // By the thread: stores its id, and registers its alternate stack with the kernel.
 void use_record(ThreadRecord* record);
 // The calling thread's, or nullptr.

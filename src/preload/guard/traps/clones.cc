@@ -13,6 +13,7 @@
 #include "base/inherited_fds.h"
 #include "base/log.h"
 #include "base/sync.h"
+#include "base/thread_storage.h"
 #include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/process/fork.h"
 #include "preload/guard/process/process.h"
@@ -103,7 +104,7 @@ void pin_numbers(Pins& pins, const CloneRequest& request) {
 // Forks. In the child, far memory works and system calls are guarded when this returns into the program.
 long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request) {
   SignalsBlocked blocked;
-  if (t_guard.handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
+  if (this_guard().handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
   // The kernel writes the child's number in the child before its memory is watched there: if the page were not near,
   // the child would get an empty one.
   Pins pins(call.stack_pointer);
@@ -128,7 +129,7 @@ long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request)
   if (request.stack) registers_of(context)[REG_RSP] = static_cast<greg_t>(request.stack);
   set_mask(context, without_ours(mask_of(context)));
   if (is_static_program()) {
-    if (request.flags & CLONE_SETTLS) t_guard.program_thread_pointer = request.storage;
+    if (request.flags & CLONE_SETTLS) this_guard().program_thread_pointer = request.storage;
     start_threads_in_child();
   }
   return 0;
@@ -141,8 +142,9 @@ long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request)
 struct ThreadStart {
   uint64_t rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r8, r9, r10, rsp, rip;
   uint64_t thread_pointer;  // of a thread of a static program
-  os::SignalSet mask;       // of such a thread; all signals are blocked before
+  os::SignalSet mask;
   ThreadRecord* record;
+  OwnStorage* own;  // of a thread whose thread pointer is not its own; nullptr: it has libc's storage
 };
 static_assert(offsetof(ThreadStart, rip) == 13 * 8 && offsetof(ThreadStart, thread_pointer) == 14 * 8,
               "farside_clone_thread below loads by these offsets");
@@ -206,18 +208,19 @@ farside_clone_thread:
 
 extern "C" void farside_thread_began(void* argument) {
   auto* start = static_cast<ThreadStart*>(argument);
-  t_guard = GuardThread{};
+  if (start->own) use_own_storage(start->own);
+  this_guard() = GuardThread{};
   if (is_static_program()) begin_thread_of_static_program(start->thread_pointer);
   use_record(start->record);
-  t_guard.selector = kSelectorBlock;
-  t_guard.armed = true;
+  this_guard().selector = kSelectorBlock;
+  this_guard().armed = true;
   if (int error = set_dispatch(true)) die("cannot guard a new thread (error {})", -error);
-  if (is_static_program()) os::sigprocmask(SIG_SETMASK, &start->mask, nullptr);
+  os::sigprocmask(SIG_SETMASK, &start->mask, nullptr);
 }
 
 namespace {
 
-ThreadStart* make_start(ucontext_t* context, const CloneRequest& request, ThreadRecord* record) {
+ThreadStart* make_start(ucontext_t* context, const CloneRequest& request, ThreadRecord* record, OwnStorage* own) {
   auto* start = reinterpret_cast<ThreadStart*>(record->stack + kSignalStackBytes - align_up(sizeof(ThreadStart), 64));
   Registers r = registers_of(context);
   auto reg = [&](int name) { return static_cast<uint64_t>(r[name]); };
@@ -235,9 +238,10 @@ ThreadStart* make_start(ucontext_t* context, const CloneRequest& request, Thread
             reg(REG_R10),
             request.stack ? request.stack : reg(REG_RSP),
             reg(REG_RIP),
-            request.flags & CLONE_SETTLS ? request.storage : t_guard.program_thread_pointer,
+            request.flags & CLONE_SETTLS ? request.storage : this_guard().program_thread_pointer,
             without_ours(mask_of(context)),
-            record};
+            record,
+            own};
   return start;
 }
 
@@ -256,16 +260,28 @@ long issue_clone(const Call& call, void* storage, ThreadStart* start) {
   return farside_clone_thread(SYS_clone, flags, call.arg[1], call.arg[2], call.arg[3], thread_pointer, start);
 }
 
+// Whether a new thread gets storage that is libc's: as libc and compilers demand, it begins with its own address.
+bool has_storage_of_libc(const CloneRequest& request, uint64_t stack_pointer) {
+  uint64_t begin[3] = {};  // of the thread descriptor
+  return (request.flags & CLONE_SETTLS) &&
+         load_structure(begin, reinterpret_cast<void*>(request.storage), sizeof begin, stack_pointer) &&
+         begin[0] == request.storage && begin[2] == request.storage;
+}
+
+OwnStorage* own_storage_for(ThreadRecord* record, const CloneRequest& request, uint64_t stack_pointer) {
+  if (is_static_program() || has_storage_of_libc(request, stack_pointer)) return nullptr;
+  return make_own_storage(record, request.flags & CLONE_SETTLS ? request.storage : thread_pointer());
+}
+
 long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& request) {
   Pins pins(call.stack_pointer);
   pin_numbers(pins, request);
   ThreadRecord* record = take_record();
   if (request.stack && (request.flags & CLONE_SETTLS)) keep_thread_storage(record, request.stack, request.storage);
   keep_near(record, Kept::kWord, request.word, sizeof(pid_t));
-  ThreadStart* start = make_start(context, request, record);
-  // The new thread inherits the mask of this one, which must be the program's at the time of the trap.
-  os::SignalSet mask = is_static_program() ? kAllButOurs : start->mask, before;
-  os::sigprocmask(SIG_SETMASK, &mask, &before);
+  ThreadStart* start = make_start(context, request, record, own_storage_for(record, request, call.stack_pointer));
+  os::SignalSet before;
+  os::sigprocmask(SIG_SETMASK, &kAllButOurs, &before);  // of the new thread, too, until its guard is armed
   long result = issue_clone(call, record->storage, start);
   if (result < 0) record->tid.store(0);
   os::sigprocmask(SIG_SETMASK, &before, nullptr);

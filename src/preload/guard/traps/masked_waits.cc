@@ -23,7 +23,7 @@ long call_with_mask(const Call& call, int mask_arg) {
   os::SignalSet mask;
   if (!load(call, call.arg[mask_arg], &mask)) return guarded_call(call);
   mask = without_ours(mask);
-  t_guard.wait_mask = mask;
+  this_guard().wait_mask = mask;
   Call changed = call;
   changed.arg[mask_arg] = reinterpret_cast<long>(&mask);
   return guarded_call(changed);
@@ -41,7 +41,7 @@ long pselect_call(const Call& call) {
   if (load(call, call.arg[5], &argument)) {
     if (load(call, reinterpret_cast<long>(argument.set), &mask)) {
       mask = without_ours(mask);
-      t_guard.wait_mask = mask;
+      this_guard().wait_mask = mask;
       argument.set = &mask;
     }
     changed.arg[5] = reinterpret_cast<long>(&argument);

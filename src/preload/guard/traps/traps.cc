@@ -1,12 +1,15 @@
 // The SIGSYS handler, for system calls that Syscall User Dispatch traps. Most are passed to guarded_call(). Those that
 // need the interrupted context are executed here: signal masks (the kernel restores them from the signal frame),
 // rt_sigreturn, and the clone family, whose children start in the program's context. Async-signal-safe.
+#include <asm/prctl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 
 #include <cerrno>
 
+#include "base/sync.h"
+#include "base/thread_storage.h"
 #include "preload/guard/calls/guarded_call.h"
 #include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/process/process.h"
@@ -78,6 +81,20 @@ long rseq_call(const Call& call) {
   return r;
 }
 
+// The guard's state is found by GS in a thread with storage of its own, and belongs to its thread pointer.
+long arch_prctl_call(const Call& call) {
+  auto operation = static_cast<int>(call.arg[0]);
+  auto address = static_cast<uint64_t>(call.arg[1]);
+  if (is_static_program()) return thread_pointer_call(operation, address);
+  OwnStorage* own = own_storage();
+  if (own && operation == ARCH_SET_GS) return -EPERM;
+  if (!own || operation != ARCH_SET_FS) return guarded_call(call);
+  SignalsBlocked blocked;
+  long r = os::call(SYS_arch_prctl, operation, address);
+  if (r == 0) own->thread_pointer = address;
+  return r;
+}
+
 long dispatch(ucontext_t* context, const Call& call) {
   long result;
   if (masked_wait_call(call, &result)) return result;
@@ -107,8 +124,7 @@ long dispatch(ucontext_t* context, const Call& call) {
       if (call.arg[0] == PR_SET_SYSCALL_USER_DISPATCH) return -EINVAL;
       return guarded_call(call);
     case SYS_arch_prctl:
-      if (!is_static_program()) return guarded_call(call);
-      return thread_pointer_call(static_cast<int>(call.arg[0]), static_cast<uint64_t>(call.arg[1]));
+      return arch_prctl_call(call);
     case SYS_rseq:  // the kernel accesses its memory at any time; a program without it asks for its processor by getcpu
       return is_static_program() ? -ENOSYS : rseq_call(call);
     case SYS_set_tid_address:
@@ -139,7 +155,7 @@ extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
   long result = dispatch(context, call);
   if (result == kNotIssued) repeat_call(context);
   else registers_of(context)[REG_RAX] = result;
-  if (!t_guard.handlers.sigsys_deferred) return;
+  if (!this_guard().handlers.sigsys_deferred) return;
   if (result == -EINTR && waits_with_mask(call)) end_wait(context);
 }
 

@@ -15,7 +15,7 @@ int set_dispatch(bool on) {
   auto text = os::syscall_text();
   if (!on) return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
   return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, text.data(), text.size(),
-                  &t_guard.selector);
+                  &this_guard().selector);
 }
 
 namespace {
@@ -25,11 +25,11 @@ void prepare_thread() {
   stack_t program = {};
   os::call(SYS_sigaltstack, nullptr, &program);
   auto begin = reinterpret_cast<uint64_t>(program.ss_sp);
-  if (t_guard.stack_low != 0 && begin == t_guard.stack_low) return;
+  if (this_guard().stack_low != 0 && begin == this_guard().stack_low) return;
   bool none = (program.ss_flags & SS_DISABLE) != 0;
-  t_guard.app_stack = none ? 0 : begin;
-  t_guard.app_stack_bytes = none ? 0 : program.ss_size;
-  if (t_guard.stack_low == 0) use_record(take_record());
+  this_guard().app_stack = none ? 0 : begin;
+  this_guard().app_stack_bytes = none ? 0 : program.ss_size;
+  if (this_guard().stack_low == 0) use_record(take_record());
   else use_alternate_stack(true);
 }
 
@@ -38,8 +38,8 @@ void prepare_thread() {
 int arm_thread(bool block) {
   prepare_thread();
   os::sigprocmask(SIG_UNBLOCK, &kOurSignals, nullptr);  // a library may have blocked all signals for its threads
-  t_guard.selector = block ? kSelectorBlock : kSelectorAllow;
-  t_guard.armed = true;
+  this_guard().selector = block ? kSelectorBlock : kSelectorAllow;
+  this_guard().armed = true;
   return set_dispatch(true);
 }
 
