@@ -126,7 +126,7 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
 
 /* Objects of a data structure share pages with each other only. These pages can be evicted by a separate policy, and
  * their evictions can be queried. Objects of more than 4080 bytes take whole pages and belong to no structure.
- * Source of the idea: AIFM 4.2.3 and 5.1, with a query in place of the handler: docs/decisions/0014. */
+ * Source of the idea: AIFM 4.2.3 and 5.1. */
 struct farside_structure_options {
   size_t capacity;     /* bytes that its objects may take; addresses are reserved, memory is used by objects only */
   const char* policy;  /* "2q", "fifo", "lru" or "priority"; NULL: the policy of the process */
@@ -142,6 +142,28 @@ int farside_structure_create(const struct farside_structure_options* options);
  * are evicted between two calls, the later ones are not recorded. Cost: reads the headers of the evicted pages from the
  * memory server, up to 64 pages in one request. Always 0 without Farside. -EINVAL: no such structure. */
 ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max);
+
+/* What an eviction handler returns. DELAYED: the object must stay near for now; it is asked again. */
+#define FARSIDE_EVICTION_PERMITTED 0
+#define FARSIDE_EVICTION_DELAYED 1
+/* Called before an object leaves near memory, with its owner, its address, and its size rounded up to 16 bytes. What
+ * the handler writes to the object leaves with it.
+ *
+ * Calls come one after the other, from a thread of Farside. Meanwhile other threads that dereference the object wait.
+ * So the handler waits for nothing: for a lock that a thread may hold while it dereferences or creates objects, it
+ * tries, and returns DELAYED if it fails. It is short, since no other object of the process leaves meanwhile, throws no
+ * exception, and does not fork. It may use all memory and other far objects, dereference and move this owner too, and
+ * delete the object; but not call functions on servers that follow owners of the structure. New objects fail at once
+ * where there is no room. */
+typedef int farside_eviction_handler(uint64_t* owner, void* object, size_t bytes, void* context);
+/* Sets the eviction handler of a structure that has had no object yet, or replaces it. Since then objects leave only
+ * after a call; one that moves before it leaves, or another object of its page is delayed for long, is asked for again.
+ * Objects that are far come back one by one. The owners of the structure's objects must not be inside far objects
+ * (farside_object_new returns -EINVAL; one that is moved there keeps its object near). While many objects are delayed,
+ * near memory may exceed its limit. NULL removes the handler, and objects leave without calls; when the function
+ * returns, none is in progress. It must not be called by the handler. Thread-safe. -EINVAL: no such structure, or it
+ * tracks evictions. -EBUSY: it has objects. */
+int farside_structure_on_evict(unsigned structure, farside_eviction_handler* handler, void* context);
 
 /* Stops moves: until farside_object_permit_moves() no object of these structures is moved: bit n stands for structure
  * n, bit 0 for objects of none. For calls of functions that follow owners (<farside/offload.h>), one after the other.

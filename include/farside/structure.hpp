@@ -1,5 +1,5 @@
 // A data structure of far objects. Its objects share pages with each other only; these pages can be evicted by a
-// separate policy, and their evictions can be queried. C++17.
+// separate policy, and their evictions can be queried, or a handler is called before an object leaves. C++17.
 //
 //   static farside::structure cache({8ull << 30, "lru", 1});  // capacity, policy, track_evictions
 //   auto entry = farside::make_unique_in<Entry>(cache, Entry{1, 2});
@@ -32,6 +32,23 @@ class structure {
 
   unsigned id() const { return id_; }
 
+  // Before an object leaves near memory, handler(T& object, uint64_t* owner) is called, on a thread of Farside. It
+  // returns whether the object may leave; if not, it is asked again later. It may write to the object, and destroy it
+  // by its pointer. It waits for nothing: see farside_structure_on_evict for the rules. All objects of the structure
+  // are of type T. The handler is used until remove_handler() returns. std::system_error: the structure has objects, or
+  // tracks evictions.
+  template <typename T, typename Handler>
+  void on_evict(Handler& handler) const {
+    set_handler(
+        [](uint64_t* owner, void* object, size_t, void* context) {
+          bool permits = (*static_cast<Handler*>(context))(*static_cast<T*>(object), owner);
+          return permits ? FARSIDE_EVICTION_PERMITTED : FARSIDE_EVICTION_DELAYED;
+        },
+        const_cast<void*>(static_cast<const void*>(&handler)));
+  }
+  // From now on objects leave without calls. Waits for a call in progress, so it is not called by the handler.
+  void remove_handler() const { set_handler(nullptr, nullptr); }
+
   // Calls each(owner) for each owner whose object has been evicted since the last call, on the calling thread, and
   // returns the number of calls. Best effort, for structures with track_evictions: see farside_structure_take_evicted.
   template <typename Each>
@@ -47,6 +64,11 @@ class structure {
   }
 
  private:
+  void set_handler(farside_eviction_handler* handler, void* context) const {
+    int error = farside_structure_on_evict(id_, handler, context);
+    if (error != 0) throw std::system_error(-error, std::generic_category(), "farside_structure_on_evict");
+  }
+
   unsigned id_ = 0;
 };
 

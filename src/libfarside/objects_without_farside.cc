@@ -94,15 +94,21 @@ FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_t
 
 FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t, farside_object_type*) {}
 
+static unsigned structures = 0;
+
 FARSIDE_PUBLIC int farside_structure_create(const farside_structure_options* options) {
-  constexpr int kMaxStructures = 63;
-  static int made = 0;
+  constexpr unsigned kMaxStructures = 63;
   if (options->capacity == 0) return -EINVAL;
-  if (__atomic_load_n(&made, __ATOMIC_RELAXED) >= kMaxStructures) return -ENOSPC;
-  return __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&structures, __ATOMIC_RELAXED) >= kMaxStructures) return -ENOSPC;
+  return static_cast<int>(__atomic_add_fetch(&structures, 1, __ATOMIC_RELAXED));
 }
 
 FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned, uint64_t**, size_t) { return 0; }
+
+// No object leaves.
+FARSIDE_PUBLIC int farside_structure_on_evict(unsigned structure, farside_eviction_handler*, void*) {
+  return structure == 0 || structure > __atomic_load_n(&structures, __ATOMIC_RELAXED) ? -EINVAL : 0;
+}
 
 FARSIDE_PUBLIC int farside_object_stop_moves(uint64_t, uint64_t* stopped) {
   *stopped = 0;

@@ -140,6 +140,10 @@ FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned structure, uint64
   return space().take_evicted(structure, {owners, max});
 }
 
+FARSIDE_PUBLIC int farside_structure_on_evict(unsigned structure, farside_eviction_handler* handler, void* context) {
+  return space().set_handler(structure, handler, context);
+}
+
 FARSIDE_PUBLIC int farside_object_stop_moves(uint64_t structures, uint64_t* stopped) {
   return space().stop_moves_here(structures, stopped);
 }

@@ -10,6 +10,7 @@ constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is work
 constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
 constexpr size_t kSweep = 1024;         // segments that a round of a sweep examines
 constexpr unsigned kPauseRounds = 200;  // rounds between two laps if the first reclaimed nothing
+constexpr unsigned kSoonRounds = 20;    // a page that could not leave in so many rounds may stay long
 }  // namespace
 
 Evacuator::~Evacuator() { stop(); }
@@ -36,6 +37,26 @@ void Evacuator::on_evict(std::span<const pager::PageIndex> pages) {
   }
 }
 
+// A page of a structure with an eviction handler leaves when its segment is emptying, so that no pointer into it
+// exists, and the handler has been called for all of its objects.
+bool Evacuator::may_evict(PageIndex page) {
+  Segment& s = space_.table()[page];
+  if (!space_.structures()[s.structure.load(std::memory_order_relaxed)].handler.is_set.load(std::memory_order_acquire))
+    return true;
+  if (s.leave.load(std::memory_order_acquire) == static_cast<uint8_t>(Leave::kYes)) return true;
+  SegmentState state = s.word().state();
+  if (state == SegmentState::kNone || s.filling.load(std::memory_order_acquire) != 0) return false;
+  auto no = static_cast<uint8_t>(Leave::kNo);
+  if (s.leave.compare_exchange_strong(no, static_cast<uint8_t>(Leave::kAsked))) {
+    asked_.fetch_add(1);
+    space_.clock().add_evictions(1);
+  }
+  s.change(SegmentState::kOpen, SegmentState::kClosing);
+  space_.put_in_list(page);
+  woken_.wake_all();
+  return false;
+}
+
 // ---- Rounds ----
 
 // True: another round is due soon.
@@ -43,6 +64,7 @@ bool Evacuator::round() {
   ObjectSpace::Busy busy(space_);
   space_.clock().advance(space_.table(), [this](PageIndex page) { return take_access_bits(page); });
   sweep();
+  asked_.store(0);
   collect();
   if (pending_.empty() && emptying_.empty()) return false;
   uint32_t oldest = space_.epochs().advance();
@@ -52,6 +74,8 @@ bool Evacuator::round() {
   }
   pending_.resize(kept);
   evacuate();
+  call_handlers();
+  count_leaving();
   return true;
 }
 
@@ -96,7 +120,7 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
       if (has_passed) give_back(p.page);
       return !has_passed;
     case SegmentState::kEmptying:
-      queue_if_garbage(p);
+      queue(p);
       return false;
     default:  // open again
       unlist(p.page);
@@ -136,18 +160,24 @@ bool Evacuator::empty(Pending& p) {
   space_.count(Tally::kObjectPath, 1);
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   space_.pager().paging().use_object_path(address);
-  queue_if_garbage(p);
+  queue(p);
   return false;
 }
 
 // Queues an emptying segment for evacuation if it is mostly garbage, and near or memory is scarce: near segments waste
-// local memory, far ones memory of the server. Else removes it from the list.
-void Evacuator::queue_if_garbage(const Pending& p) {
+// local memory, far ones memory of the server. Or for its eviction handler, if evictors have asked for the page. Else
+// removes it from the list.
+void Evacuator::queue(const Pending& p) {
   Segment& s = space_.table()[p.page];
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   bool is_near = space_.pager().table().word(address).is(pager::PageState::kNear);
   if (s.is_mostly_garbage() && (is_near || space_.is_scarce())) emptying_.push_back(p);
+  else if (is_asked_for(s)) handled_.push_back(p);
   else unlist(p.page);
+}
+
+bool Evacuator::is_asked_for(const Segment& s) {
+  return s.leave.load(std::memory_order_acquire) == static_cast<uint8_t>(Leave::kAsked);
 }
 
 // When far memory is scarce, searches all segments for garbage, some at a time: segments that were passed over while
@@ -176,6 +206,31 @@ bool Evacuator::reclaim(PageIndex page) {
   s.change(SegmentState::kOpen, SegmentState::kClosing);
   space_.put_in_list(page);
   return true;
+}
+
+// A segment that cannot leave for long is left to itself, until evictors ask for it again.
+void Evacuator::call_handlers() {
+  for (Pending& p : handled_) {
+    Segment& s = space_.table()[p.page];
+    bool all = space_.call_handler(p.page, p.permitted);
+    if (s.word().state() == SegmentState::kDead || (!all && p.asked_rounds < kSoonRounds)) {
+      pending_.push_back(p);
+      continue;
+    }
+    s.leave.store(static_cast<uint8_t>(all ? Leave::kYes : Leave::kNo), std::memory_order_release);
+    unlist(p.page);
+    if (all) space_.pager().paging().evict_first(space_.table().address_of(p.page), kPageSize);
+  }
+  handled_.clear();
+}
+
+void Evacuator::count_leaving() {
+  size_t count = 0;
+  for (Pending& p : pending_) {
+    bool asked = is_asked_for(space_.table()[p.page]);
+    if (asked && p.asked_rounds < kSoonRounds && ++p.asked_rounds < kSoonRounds) count++;
+  }
+  leaving_soon_.store(count);
 }
 
 // The segment is not examined until it is listed again. It may have died just before.
@@ -215,6 +270,7 @@ Evacuator::Survivors& Evacuator::survivors(PageIndex page) {
 int Evacuator::start() {
   SignalsBlocked blocked;  // inherited by the thread: no handler of the program runs on it
   stopping_.store(false);
+  woken_.reset_in_child();
   int error = pthread_create(
       &thread_, nullptr,
       [](void* self) -> void* {
@@ -236,7 +292,11 @@ void Evacuator::stop() {
 void Evacuator::run() {
   os::name_thread("far-evacuate");
   { Scope first; }
-  while (!stopping_.load()) os::nanosleep_ns(round() ? kRoundNs : kIdleNs);
+  while (!stopping_.load()) {
+    uint32_t seen = woken_.value();
+    if (round()) os::nanosleep_ns(kRoundNs);
+    else woken_.wait(seen, kIdleNs);
+  }
   space_.detach_thread();
   space_.pager().paging().detach_thread();
 }

@@ -24,6 +24,9 @@ class Evacuator : public NearObject, public pager::PageObserver {
 
   // Phase 2, called by evictors.
   void on_evict(std::span<const pager::PageIndex> pages) override;
+  // Of structures with an eviction handler, also called by evictors.
+  bool may_evict(pager::PageIndex page) override;
+  size_t leaving() const override { return asked_.load() + leaving_soon_.load(); }
 
  private:
   struct Pending {
@@ -31,6 +34,8 @@ class Evacuator : public NearObject, public pager::PageObserver {
     uint64_t hot;                             // lines that were in use when it was closed
     SegmentState seen = SegmentState::kNone;  // in the last round
     uint32_t since = 0;                       // epoch in which that was seen first
+    unsigned asked_rounds = 0;                // how long evictors have waited for it
+    SlotSet permitted = {};                   // objects that the eviction handler has permitted to leave
   };
   using List = std::vector<Pending, NearAllocator<Pending>>;
 
@@ -46,10 +51,13 @@ class Evacuator : public NearObject, public pager::PageObserver {
   bool take_access_bits(PageIndex page);
   void collect();
   bool advance_one(Pending& pending, uint32_t oldest);
+  void call_handlers();
+  void count_leaving();
   void close(Pending& pending);
   bool empty(Pending& pending);
   void give_back(PageIndex page);
-  void queue_if_garbage(const Pending& pending);
+  bool is_asked_for(const Segment& segment);
+  void queue(const Pending& pending);
   void sweep();
   bool reclaim(PageIndex page);
   void unlist(PageIndex page);
@@ -59,6 +67,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   ObjectSpace& space_;
   List pending_;                  // closing, closed, dead
   List emptying_;                 // near ones with objects left
+  List handled_;                  // those whose eviction handler is to be called
   unsigned swept_structure_ = 0;  // the structure that the present lap examines
   size_t swept_ = 0;
   bool reclaimed_ = false;                                  // whether this lap reclaimed a segment
@@ -67,6 +76,9 @@ class Evacuator : public NearObject, public pager::PageObserver {
   pthread_t thread_ = {};
   bool started_ = false;
   std::atomic<bool> stopping_{false};
+  std::atomic<size_t> asked_{0};         // pages that evictors have asked for since the last round
+  std::atomic<size_t> leaving_soon_{0};  // those asked for before
+  Event woken_;
 };
 
 }  // namespace farside::objects

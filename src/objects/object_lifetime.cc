@@ -25,9 +25,11 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
 // the log is looked up again.
 bool ObjectSpace::place_or_wait(const Placement& p, PtrWord* word) {
   constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kMaxStoppedNs = 6 * kMaxNs;
-  constexpr uint64_t kFiberTurnNs = 20'000, kLookNs = 500'000;
+  if (log_of(p.kind, p.structure).place(table_, p.bytes, p.alignment, word)) return true;
+  if (p.restarts_scope) wait_for_frames(p.structure);
   auto try_place = [&] { return place(log_of(p.kind, p.structure), p.bytes, p.alignment, p.is_new, word); };
   if (try_place()) return true;
+  if (thread_logs().handled) return false;  // it would wait for itself
   uint64_t start = now_ns(), freed = sum(Tally::kFreed);
   for (;;) {
     // Segments may be freed or used up at any time: only if garbage is rare before and after there was no room, waiting
@@ -40,14 +42,28 @@ bool ObjectSpace::place_or_wait(const Placement& p, PtrWord* word) {
       start = now_ns();
       freed = sum(Tally::kFreed);
     }
-    bool in_fiber = fibers::in_fiber();
-    os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
-    if (p.restarts_scope) Epochs::restart(Epochs::here());
-    if (in_fiber) {
-      Waiting waiting(*this);
-      farside_fiber_yield();
-    }
+    pause(p.restarts_scope);
   }
+}
+
+// Before a new segment of a structure with an eviction handler is filled. What leaves there, leaves after grace
+// periods: a fault that waited for a frame would delay them by its scope.
+void ObjectSpace::wait_for_frames(unsigned structure) {
+  constexpr uint64_t kMaxNs = 3'000'000;
+  if (!structures_[structure].handler.is_set.load(std::memory_order_relaxed) || thread_logs().handled) return;
+  if (!pager_.frames().scarce()) return;
+  for (uint64_t end = now_ns() + kMaxNs; pager_.frames().scarce() && now_ns() < end;) pause(true);
+}
+
+// Lets other threads and fibers work, and the caller's scope pass.
+void ObjectSpace::pause(bool restarts_scope) {
+  constexpr uint64_t kFiberTurnNs = 20'000, kLookNs = 500'000;
+  bool in_fiber = fibers::in_fiber();
+  os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
+  if (restarts_scope) Epochs::restart(Epochs::here());
+  if (!in_fiber) return;
+  Waiting waiting(*this);
+  farside_fiber_yield();
 }
 
 bool ObjectSpace::is_scarce() const { return structures_.segments() * kPageSize / 2 > sum(Tally::kBytes); }

@@ -10,22 +10,29 @@ PageIndex SegmentPool::take(bool for_new) {
   if (near_.empty() && !refill()) return SegmentStack::kNone;
   PageIndex page = near_.back();
   near_.pop_back();
+  if (guarded_ == 0) take_over(page);
+  in_use_.fetch_add(1, std::memory_order_relaxed);
+  return page;
+}
+
+void SegmentPool::take_over(PageIndex page) {
   std::byte* address = table_.address_of(page);
   if (pager_.table().word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kFar)) {
     pager_.addresses().discard(address, kPageSize);  // so that the old content is not fetched
     make_near(page, 1);
   }
   pager_.paging().mark_objects(address, kPageSize);
-  in_use_.fetch_add(1, std::memory_order_relaxed);
-  return page;
 }
 
+// A near page of a guarded structure is discarded: it is dead because frames are wanted, as a rule.
 void SegmentPool::give(PageIndex page) {
   std::byte* address = table_.address_of(page);
   bool is_near = pager_.table().word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
-  if (!is_near) pager_.addresses().discard(address, kPageSize);  // the server need not keep it
+  bool keeps = is_near && !is_guarded();
+  if (!keeps) pager_.addresses().discard(address, kPageSize);  // the server need not keep it
+  table_[page].leave.store(static_cast<uint8_t>(Leave::kNo), std::memory_order_release);
   LockGuard guard(mutex_);
-  (is_near ? near_ : fresh_).push_back(page);
+  (keeps ? near_ : fresh_).push_back(page);
   uint64_t before = in_use_.fetch_sub(1, std::memory_order_relaxed);
   FARSIDE_CHECK(before > 0);
 }
@@ -46,12 +53,26 @@ size_t SegmentPool::list_runs(std::span<std::span<std::byte>> out) {
   return runs_.size();
 }
 
+// An evictor that claims the page after it is marked asks the handler. What one evicts that had claimed it before is
+// garbage; but it must be through before a log fills the page.
+void SegmentPool::guard_page(PageIndex page) {
+  std::byte* address = table_.address_of(page);
+  table_[page].structure.store(static_cast<uint8_t>(guarded_), std::memory_order_relaxed);
+  for (;;) {
+    pager_.paging().mark_objects(address, kPageSize);
+    pager::PageState state = pager_.table().word(reinterpret_cast<uint64_t>(address)).state();
+    if (state != pager::PageState::kEvicting && state != pager::PageState::kFar) return;
+    pager_.addresses().discard(address, kPageSize);
+  }
+}
+
 // Makes several neighbouring pages near by one hint, so that they do not fault one by one.
 bool SegmentPool::refill() {
   if (fresh_.empty() && !commit_chunk()) return false;
   PageIndex first = fresh_.back();
   size_t count = 0;
   for (; count < kReadyPages && !fresh_.empty() && fresh_.back() == first + count; count++) fresh_.pop_back();
+  for (size_t i = 0; guarded_ != 0 && i < count; i++) guard_page(static_cast<PageIndex>(first + i));
   make_near(first, count);
   for (size_t i = count; i > 0; i--) near_.push_back(static_cast<PageIndex>(first + i - 1));
   return true;

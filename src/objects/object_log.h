@@ -23,6 +23,18 @@ class SegmentPool {
     max_for_new_ = bytes / kPageSize / 2;
   }
 
+  // The pages of this structure are evicted only when its eviction handler has been called. False: it has segments,
+  // and it is too late.
+  bool guard(unsigned structure) {
+    LockGuard guard(mutex_);
+    if (in_use() == 0) guarded_ = structure;
+    return guarded_ == structure;
+  }
+  bool is_guarded() {
+    LockGuard guard(mutex_);
+    return guarded_ != 0;
+  }
+
   static constexpr size_t kChunkBytes = kMiB;  // committed at a time
 
   // Returns the page of an unused segment, near and writable as a rule. kNone: far memory, or the range, is full.
@@ -47,7 +59,9 @@ class SegmentPool {
   static constexpr size_t kArenaBytes = 64 * kMiB;  // addresses reserved at a time
   static constexpr size_t kReadyPages = 16;         // made near at a time
 
+  void take_over(PageIndex page) REQUIRES(mutex_);
   bool refill() REQUIRES(mutex_);
+  void guard_page(PageIndex page) REQUIRES(mutex_);
   bool commit_chunk() REQUIRES(mutex_);
   void make_near(PageIndex first, size_t count);
 
@@ -60,8 +74,9 @@ class SegmentPool {
   size_t arena_left_ GUARDED_BY(mutex_) = 0;
   bool may_grow_ GUARDED_BY(mutex_) = true;
   uint64_t max_for_new_ GUARDED_BY(mutex_) = ~uint64_t{0};
-  Pages chunks_ GUARDED_BY(mutex_);  // the first page of each
-  Runs runs_ GUARDED_BY(mutex_);     // of adjacent chunks
+  unsigned guarded_ GUARDED_BY(mutex_) = 0;  // the structure; 0: it has no eviction handler
+  Pages chunks_ GUARDED_BY(mutex_);          // the first page of each
+  Runs runs_ GUARDED_BY(mutex_);             // of adjacent chunks
   std::atomic<uint64_t> in_use_{0};
 };
 

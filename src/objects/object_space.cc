@@ -40,9 +40,8 @@ int ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned optio
   Busy busy(*this);
   unsigned number = number_of(*type);
   unsigned structure = options >> 8;
-  if (type->alignment > kCacheLine || number > kMaxTypes || structure >= structures_.count()) {
-    return -EINVAL;
-  }
+  if (type->alignment > kCacheLine || number > kMaxTypes || structure >= structures_.count()) return -EINVAL;
+  if (is_forbidden(structure, owner)) return -EINVAL;
   if (type->bytes > kLargestObject) return make_huge(owner, *type, object);
   PtrWord word;
   bool used_once = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
@@ -66,6 +65,7 @@ void ObjectSpace::destroy(uint64_t* owner) {
     PtrWord word = load_owner(owner);
     if (word.is_null()) return;
     if (table_.of(word.address()).word().state() == SegmentState::kHuge) return destroy_huge(owner, word);
+    if (HandledObject* mine = word.is_moving() ? handled_here(owner) : nullptr) return destroy_handled(*mine);
     bool done = change_owned(owner, word, [&] {
       store_owner(owner, PtrWord());
       mark_dead(word);
@@ -88,6 +88,7 @@ void ObjectSpace::move(uint64_t* to, uint64_t* from) {
     };
     if (word.is_null()) return store_owner(to, word);
     if (table_.of(word.address()).word().state() == SegmentState::kHuge) return pass_on();
+    if (HandledObject* mine = word.is_moving() ? handled_here(from) : nullptr) return move_handled(*mine, to);
     if (change_owned(from, word, pass_on)) return;
   }
 }
@@ -99,6 +100,7 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
     PtrWord word = load_owner(owner);
     if (word.is_null()) return nullptr;
     if (word.is_moving()) {
+      if (handled_here(owner)) return reinterpret_cast<void*>(word.address());
       wait_while_moving(owner);
       continue;
     }

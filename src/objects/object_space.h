@@ -1,12 +1,13 @@
 // Far objects of one process: creates, destroys, finds and moves them. What may run concurrently, and why no object is
 // lost or duplicated: docs/internals/object_paths.md, whose phase numbers the code cites. The functions are in
-// object_space.cc, object_lifetime.cc, object_moves.cc and evicted_owners.cc.
+// object_space.cc, object_lifetime.cc, object_moves.cc, evicted_owners.cc and eviction_handlers.cc.
 //
 // All functions may be called by any thread but not from signal handlers. They touch far memory, so they may fault; a
 // fiber is not suspended while it changes its thread's log.
 #pragma once
 #include <pthread.h>
 #include <memory>
+#include <optional>
 
 #include "base/log.h"
 #include "farside/fiber.h"
@@ -48,9 +49,16 @@ struct LogSet : NearObject {
 enum class Tally { kObjects, kBytes, kTaken, kMoved, kFreed, kObjectPath };
 inline constexpr size_t kTallies = 6;
 
+// An object for which an eviction handler is called, marked. owner: nullptr when the handler has destroyed it.
+struct HandledObject {
+  uint64_t* owner;
+  PtrWord word;  // without the mark
+};
+
 struct ThreadLogs : NearObject {
   std::atomic<uint64_t> tallies[kTallies] = {};
   std::unique_ptr<LogSet> sets[Structures::kMax];  // created when first needed, and kept
+  std::optional<HandledObject> handled;            // while the thread executes an eviction handler
   PageIndex last_used_once = SegmentStack::kNone;  // the last page with a non-temporal access
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
@@ -86,6 +94,7 @@ class ObjectSpace : public NearObject {
   void detach_thread();
   farside_object_stats stats();
   int create(const farside_structure_options& options) { return structures_.create(options); }
+  int set_handler(unsigned structure, farside_eviction_handler* function, void* context);
   ssize_t take_evicted(unsigned structure, std::span<uint64_t*> owners);
 
   // ---- For calls on memory servers that follow owners inside objects (docs/internals/offload.md) ----
@@ -108,6 +117,8 @@ class ObjectSpace : public NearObject {
   // Phase 5 for all objects left in up to kMaxEmptied segments. Of far segments, only the headers and the objects are
   // read, many in one request.
   void evacuate(std::span<EmptiedSegment> segments);
+  // See eviction_handlers.cc.
+  bool call_handler(PageIndex page, SlotSet& permitted);
   // Lists a segment for the evacuator.
   void put_in_list(PageIndex page);
   SegmentTable& table() { return table_; }
@@ -162,6 +173,8 @@ class ObjectSpace : public NearObject {
     bool restarts_scope = false;  // while it waits
   };
   bool place_or_wait(const Placement& p, PtrWord* word);
+  void wait_for_frames(unsigned structure);
+  void pause(bool restarts_scope);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   int make_huge(uint64_t* owner, const farside_object_type& type, void** object);
   void destroy_huge(uint64_t* owner, PtrWord word);
@@ -185,6 +198,11 @@ class ObjectSpace : public NearObject {
   void add_headers(ReadBuffer& buffer, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);
   Marked mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word);
+  bool may_leave(PageIndex page, unsigned slot, EvictionHandler& handler) REQUIRES(handler.mutex);
+  HandledObject* handled_here(const uint64_t* owner);
+  void destroy_handled(HandledObject& object);
+  void move_handled(HandledObject& object, uint64_t* to);
+  bool is_forbidden(unsigned structure, const uint64_t* owner);
   void publish_moved(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
   void adopt_fields(std::byte* object, unsigned type);
   template <typename Change>

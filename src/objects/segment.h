@@ -39,6 +39,10 @@ static_assert(kMaxSlots <= kLiveWords * 64 && kMaxSlots <= 256);
 // whether the segment was fetched as a page since (was...), and judged (known): path_selector.h.
 enum class Origin : uint8_t { kMade, kTaken, kWasMade, kWasTaken, kKnown };
 
+// Whether the page of a segment may be evicted, whose structure has an eviction handler: not at all; evictors have
+// asked for it; the handler has been called for all of its objects.
+enum class Leave : uint8_t { kNo, kAsked, kYes };
+
 enum class SegmentState : uint32_t { kNone, kOpen, kClosing, kClosed, kEmptying, kDead, kHuge };
 
 // Whether a segment may change from one state to the other: the table of docs/internals/object_paths.md.
@@ -97,6 +101,7 @@ struct alignas(kCacheLine) Segment {
   std::atomic<uint8_t> filling;            // 1 while a log places objects in it
   std::atomic<uint8_t> structure;          // the data structure of its objects; 0: none
   std::atomic<uint8_t> watched;            // by the clock (clock.h)
+  std::atomic<uint8_t> leave;              // a Leave; of a structure with an eviction handler
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Changes from one state to another and keeps the holders. False: it is not in state `from`.
@@ -140,6 +145,16 @@ struct Header {
   static unsigned kind(unsigned type, size_t alignment) { return type | (alignment > PtrWord::kUnit ? 0x80u : 0); }
   static unsigned type_of(unsigned kind) { return kind & 0x7f; }
   static size_t alignment(unsigned kind) { return kind & 0x80 ? kCacheLine : PtrWord::kUnit; }
+};
+
+// Slots of a segment.
+class SlotSet {
+ public:
+  void add(unsigned slot) { words_[slot / 64] |= uint64_t{1} << slot % 64; }
+  bool has(unsigned slot) const { return words_[slot / 64] >> slot % 64 & 1; }
+
+ private:
+  uint64_t words_[kLiveWords] = {};
 };
 
 // A bit for each line that an object occupies in its segment.

@@ -28,6 +28,18 @@ int Structures::create(const farside_structure_options& options) {
   return static_cast<int>(number);
 }
 
+// Waits for calls in progress.
+int Structures::set_handler(unsigned number, farside_eviction_handler* function, void* context) {
+  if (number == 0 || number >= count() || all_[number]->tracks_evictions) return -EINVAL;
+  Structure& structure = *all_[number];
+  LockGuard guard(structure.handler.mutex);
+  if (function && !structure.pool.guard(number)) return -EBUSY;
+  structure.handler.function = function;
+  structure.handler.context = context;
+  structure.handler.is_set.store(function != nullptr, std::memory_order_release);
+  return 0;
+}
+
 uint64_t Structures::segments() const {
   uint64_t sum = 0;
   for (unsigned i = 0; i < count(); i++) sum += all_[i]->pool.in_use();

@@ -13,10 +13,19 @@
 
 namespace farside::objects {
 
+// What is called before objects leave (AIFM 4.2.3).
+struct EvictionHandler {
+  Mutex mutex;  // held during calls
+  farside_eviction_handler* function GUARDED_BY(mutex) = nullptr;
+  void* context GUARDED_BY(mutex) = nullptr;
+  std::atomic<bool> is_set{false};
+};
+
 struct Structure : NearObject {
   Structure(pager::Pager& pager, SegmentTable& table) : pool(pager, table) {}
   SegmentPool pool;
   MoveGate moves;
+  EvictionHandler handler;
   bool tracks_evictions = false;
   pager::PageFifo evicted;  // evicted segments, if tracks_evictions
 };
@@ -31,6 +40,8 @@ class Structures {
 
   // Returns its number or a negative errno value; see farside_structure_create.
   int create(const farside_structure_options& options);
+  // See farside_structure_on_evict.
+  int set_handler(unsigned structure, farside_eviction_handler* function, void* context);
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   Structure& operator[](unsigned number) { return *all_[number]; }
   uint64_t segments() const;

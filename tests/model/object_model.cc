@@ -274,7 +274,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       }
       if (s.holders > 0 && !is_broken(BrokenObjects::kIgnoresHolders)) return false;
       s.segment = Segment::kEmptying;
-      s.evacuator = Evacuator::kReadHeader;
+      s.evacuator = is_broken(BrokenObjects::kNoHandler) ? Evacuator::kEvict : Evacuator::kReadHeader;
       return true;
     case Evacuator::kDead:
       s.waits_for = scopes(s);
@@ -289,6 +289,11 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       return true;
     case Evacuator::kDone:
       return false;
+    case Evacuator::kHandle:
+    case Evacuator::kRelease:
+    case Evacuator::kEvict:
+    case Evacuator::kEvicted:
+      return step_handler(s, wrong);
     default:
       return step_evacuate(s, wrong);
   }
@@ -320,8 +325,8 @@ bool ObjectModel::step_evacuate(State& s, const char** wrong) const {
       s.evacuator = Evacuator::kReadHeader;  // another thread is moving it: retry
       if (s.segment == Segment::kDead || word == Word::kOldMoving) return true;
       if (word != Word::kOld) *wrong = "the owner in the header has another object";
-      s.owners[s.evacuator_owner] = Word::kOldMoving;
-      s.evacuator = Evacuator::kCopy;
+      if (!is_broken(BrokenObjects::kHandlerNoMark)) s.owners[s.evacuator_owner] = Word::kOldMoving;
+      s.evacuator = scenario_.handler == Handler::kNone ? Evacuator::kCopy : Evacuator::kHandle;
       return true;
     }
     case Evacuator::kCopy:
@@ -345,6 +350,37 @@ bool ObjectModel::step_evacuate(State& s, const char** wrong) const {
   }
 }
 
+// ObjectSpace::may_leave, and the eviction of the page after it.
+bool ObjectModel::step_handler(State& s, const char** wrong) const {
+  switch (s.evacuator) {
+    case Evacuator::kHandle:
+      if (s.old_content != s.expected) *wrong = "the eviction handler sees an older content";
+      s.old_content = s.handled = s.expected = ++s.writes;
+      s.evacuator = Evacuator::kRelease;
+      return true;
+    case Evacuator::kRelease:
+      if (scenario_.handler == Handler::kDrops) {
+        s.owners[s.evacuator_owner] = Word::kNull;
+        s.alive = 0;
+        s.segment = Segment::kDead;
+      } else if (!is_broken(BrokenObjects::kHandlerNoMark)) {
+        s.owners[s.evacuator_owner] = Word::kOld;
+      }
+      s.evacuator = Evacuator::kEvict;
+      return true;
+    case Evacuator::kEvict: {
+      bool is_here = s.owners[0] == Word::kOld || s.owners[1] == Word::kOld;
+      if (is_here && s.old_content != s.handled) *wrong = "an object leaves that its eviction handler has not seen";
+      s.evacuator = Evacuator::kEvicted;
+      return true;
+    }
+    default:
+      if (s.segment != Segment::kDead) return false;  // the object stays in the far page
+      s.evacuator = Evacuator::kDead;
+      return true;
+  }
+}
+
 // The object never exists twice, and is somewhere while it is alive.
 const char* ObjectModel::check(const State& s) const {
   unsigned places = 0;
@@ -360,12 +396,13 @@ bool ObjectModel::done(const State& s) const {
   for (const Thread& t : s.threads) {
     if (t.pc != Pc::kDone) return false;
   }
-  return s.evacuator == Evacuator::kDone;
+  return s.evacuator == Evacuator::kDone || (s.evacuator == Evacuator::kEvicted && s.segment != Segment::kDead);
 }
 
 const char* ObjectModel::check_done(const State& s) const {
   if (!s.alive) return nullptr;
-  if (s.new_content != s.expected) return "a write is lost: the object ends with an older one";
+  if ((s.segment == Segment::kEmptying ? s.old_content : s.new_content) != s.expected)
+    return "a write is lost: the object ends with an older one";
   return nullptr;
 }
 

@@ -27,11 +27,17 @@ enum class BrokenObjects {
   kMoveWithoutLock,   // an owner of an object in an emptying segment moves while the evacuator looks for it
   kHeaderNoOverride,  // moving it changes the header, which the evacuator has read, and writes no override
   kReuseAtOnce,       // an empty segment is reused while a thread may still have an old word
+  kHandlerNoMark,     // an eviction handler is called for an object that is not marked
+  kNoHandler,         // an object leaves before its eviction handler is called
 };
+
+// What the eviction handler of the object's structure does with it, if there is one.
+enum class Handler { kNone, kWrites, kDrops };
 
 struct ObjectScenario {
   std::vector<std::string> threads;  // up to kThreads
   BrokenObjects broken = BrokenObjects::kNothing;
+  Handler handler = Handler::kNone;
 };
 
 class ObjectModel {
@@ -78,6 +84,10 @@ class ObjectModel {
     kCopy,
     kLockAgain,
     kPublish,
+    kHandle,
+    kRelease,
+    kEvict,
+    kEvicted,
     kDead,
     kReuse,
     kDone
@@ -101,6 +111,7 @@ class ObjectModel {
     uint8_t old_content = 1, new_content = 0;
     uint8_t expected = 1, writes = 1;  // the last value written, and the number of writes
     uint8_t alive = 1;
+    uint8_t handled = 0;  // the content with which the handler left the object
     Evacuator evacuator = Evacuator::kClose;
     uint8_t evacuator_header = 0, evacuator_owner = 0, evacuator_copy = 0, waits_for = 0;  // waits_for: mask
   };
@@ -125,6 +136,7 @@ class ObjectModel {
   bool step_destroy(State& s, Thread& t, const char** wrong) const;
   bool step_evacuator(State& s, const char** wrong) const;
   bool step_evacuate(State& s, const char** wrong) const;
+  bool step_handler(State& s, const char** wrong) const;
   void end_scope(State& s, unsigned i) const;
   void access(State& s, Thread& t, bool write, const char** wrong) const;
   char letter(const Thread& t, unsigned i) const { return scenario_.threads[i][t.op]; }

@@ -89,6 +89,14 @@ class ProgramApiTest(SystemTest):
         self.assertGreater(counts["taken"], 1000)
 
     @variations(BOTH_MODES)
+    def test_a_cache_drops_what_does_not_fit(self, variation):
+        expected = self.once("cache", lambda: self.native([self.program("cache")]))
+        self.assertEqual(expected.output, b"child: 0 wrong\nparent: 0 wrong\n")
+        self.assertIn(b"far=0 dropped=0", expected.errors)
+        result = self.same(variation, [self.program("cache")], expected)
+        self.assertGreater(int(re.search(r"far=1 dropped=(\d+)", result.errors.decode()).group(1)), 10000)
+
+    @variations(BOTH_MODES)
     def test_the_tutorial_ports_a_program(self, variation):
         expected = self.once("tutorial", lambda: self.native([self.program("tutorial_before")]))
         ported = self.native([self.program("tutorial")])

@@ -40,11 +40,16 @@ namespace farside::pager {
 
 class SampleLog;
 
-// Informed of pages that hold far objects when they are evicted. Called by evictors, while the pages are in kEvicting
+// Informed of pages that hold far objects before they are evicted. Called by evictors, while the pages are in kEvicting
 // and still mapped. Must not wait, allocate or touch far memory.
 class PageObserver {
  public:
   virtual ~PageObserver() = default;
+  // False: the page stays near for now. The observer has it evicted (Paging::evict_first) or discarded when it may
+  // leave.
+  virtual bool may_evict(PageIndex) { return true; }
+  // How many pages will soon leave after may_evict() has refused them. No others are evicted in their place.
+  virtual size_t leaving() const { return 0; }
   virtual void on_evict(std::span<const PageIndex> pages) = 0;
 };
 
@@ -152,6 +157,8 @@ class Evictor final : public NearObject, private ChannelOwner {
   // Waits until no batch is in flight.
   void drain();
   bool busy() const { return in_flight_ > 0 || huge_.busy(); }
+  // How many pages the observer will have evicted soon.
+  size_t leaving() const;
   // Updates the counter of processor time. Called by the thread that runs this evictor.
   void count_cpu_time() { counters_.set(Counter::kEvictorCpuNs, os::thread_cpu_ns()); }
   const CounterBlock& counters() const { return counters_; }
@@ -177,6 +184,8 @@ class Evictor final : public NearObject, private ChannelOwner {
   size_t take_near(PageFifo& from, std::span<PageIndex> out, Wanted is_wanted);
   void break_up_huge(std::span<const PageIndex> pages);
   bool claim(PageIndex page, PageWord* word);
+  void put_back(PageIndex page);
+  bool may_leave(PageIndex page);
   void notify_observer(const Batch& batch);
   void hold(Batch& batch);
   void skip_unheld(Batch& batch, size_t held);

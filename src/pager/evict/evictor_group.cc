@@ -163,7 +163,7 @@ void EvictorGroup::run(unsigned index) {
   working_.fetch_add(1);
   Evictor& evictor = *evictors_[index];
   bool working = false;
-  unsigned idle = 0, fruitless = 0;
+  unsigned idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (pausing_.load(std::memory_order_acquire)) run_paused(index);
     if (regular_work_ && index == 0) regular_work_();
@@ -173,7 +173,8 @@ void EvictorGroup::run(unsigned index) {
     progress |= work_in_background();
     if (index == 0 && sampler_.is_due()) sampler_.step(evictor, evictor_ns());
     if (progress) {
-      idle = fruitless = 0;
+      idle = 0;
+      if (index == 0) fruitless_ = 0;
     } else if (++idle <= Evictor::kIdleSpins) {
       cpu_relax();
     } else if (evictor.busy()) {
@@ -181,7 +182,7 @@ void EvictorGroup::run(unsigned index) {
     } else {
       sleep(index);
       idle = 0;
-      if (index == 0) relieve_waiting(++fruitless);
+      if (index == 0) relieve_waiting();
     }
   }
   evictor.drain();
@@ -203,10 +204,15 @@ void EvictorGroup::size() {
 // System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
 // comes. When the first evictor has found nothing to evict in so many rounds, each of them with a pause, threads that
 // wait for frames get them beyond the limit. What they take in all is bounded by what calls may pin (pin_limit in
-// preload/guard/thread/pins.h).
-void EvictorGroup::relieve_waiting(unsigned rounds) {
-  constexpr unsigned kFruitlessRounds = 8;
-  if (rounds >= kFruitlessRounds && frames_.waiting() > 0) evictors_[0]->relieve();
+// preload/guard/thread/pins.h). Where pages will leave soon, it takes longer to give up. A round is not fruitless if
+// anything has released frames.
+void EvictorGroup::relieve_waiting() {
+  constexpr unsigned kFruitlessRounds = 8, kMoreRounds = 64;
+  uint32_t released = frames_.released().value();
+  fruitless_ = released == released_seen_ ? fruitless_ + 1 : 0;
+  unsigned enough = evictors_[0]->leaving() > 0 ? kMoreRounds : kFruitlessRounds;
+  if (fruitless_ >= enough && frames_.waiting() > 0) evictors_[0]->relieve();
+  released_seen_ = frames_.released().value();
 }
 
 void EvictorGroup::run_paused(unsigned index) {

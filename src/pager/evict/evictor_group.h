@@ -117,7 +117,7 @@ class EvictorGroup {
   void run_paused(unsigned index);
   uint64_t evictor_ns();
   void size();
-  void relieve_waiting(unsigned rounds);
+  void relieve_waiting();
   void sleep(unsigned index);
   void wake(unsigned index) {
     start_if_deferred();
@@ -150,6 +150,8 @@ class EvictorGroup {
   void* background_argument_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
   PageFifo freed_, preferred_;
+  unsigned fruitless_ = 0;      // rounds of the first evictor in which no frame was released
+  uint32_t released_seen_ = 0;  // Frames::released() then
   std::atomic<bool> background_wanted_{false};
   CoreSharing core_;
   std::atomic<unsigned> running_{0};  // evictors whose thread was started

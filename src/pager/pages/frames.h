@@ -112,7 +112,7 @@ class Frames {
   void give(uint64_t pages) {
     FARSIDE_DCHECK(pages <= used());
     give_back(pages);
-    if (is_shrinking()) lower(pages / 2);
+    if (is_shrinking()) lower(pages / 2 + (pages & used() & 1));  // of single frames every other one
     released_.wake_all();
   }
 
