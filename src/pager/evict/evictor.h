@@ -59,6 +59,11 @@ class PageFifo {
  public:
   void push(PageIndex first, uint64_t pages = 1) {
     LockGuard guard(lock_);
+    Run& last = runs_[(first_ + count_ + kMax - 1) % kMax];
+    if (count_ > 0 && last.next + last.left == first) {
+      last.left += static_cast<uint32_t>(pages);
+      return;
+    }
     if (count_ == kMax) drop_first();
     runs_[(first_ + count_) % kMax] = {first, static_cast<uint32_t>(pages)};
     count_++;
@@ -87,7 +92,7 @@ class PageFifo {
     count_--;
   }
 
-  static constexpr size_t kMax = 8192;
+  static constexpr size_t kMax = 4096;
   SpinLock lock_;                     // count_ is also read without it
   Run runs_[kMax] GUARDED_BY(lock_);  // memory is touched as runs come
   size_t first_ GUARDED_BY(lock_) = 0;
