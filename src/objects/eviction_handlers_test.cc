@@ -29,6 +29,11 @@ class Lines {
   void make_all() {
     for (size_t i = 0; i < size(); i++) make(i);
   }
+  void renew(size_t i) {
+    lines_[i] = nullptr;
+    versions_[i] = 0;
+    make(i);
+  }
   // By one thread at a time for each line.
   void write(size_t i) {
     deref_scope scope;
@@ -202,7 +207,7 @@ TEST(EvictionHandlers, UseOtherFarObjects) {
   EXPECT_GT(copied, lines.size() / 8);
 }
 
-// Threads that read, write, destroy and create, beside a handler that writes, drops and delays.
+// Threads that read, write, destroy and create, beside a handler that writes and delays.
 TEST(EvictionHandlers, LoseNothingBesideThreads) {
   ObjectFixture far(6 * kMiB);
   constexpr unsigned kThreads = 3;
@@ -220,7 +225,8 @@ TEST(EvictionHandlers, LoseNothingBesideThreads) {
       std::mt19937_64 random(t);
       for (int round = 0; round < (kSanitized ? 8000 : 60000); round++) {
         size_t i = random() % (lines.size() / kThreads) * kThreads + t;
-        if (round % 2 == 0) lines.write(i);
+        if (round % 16 == 1) lines.renew(i);
+        else if (round % 2 == 0) lines.write(i);
         else lines.check(i);
       }
       forget_thread();
