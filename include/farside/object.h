@@ -162,7 +162,7 @@ typedef int farside_eviction_handler(uint64_t* owner, void* object, size_t bytes
  * (farside_object_new returns -EINVAL; one that is moved there keeps its object near). While many objects are delayed,
  * near memory may exceed its limit. NULL removes the handler, and objects leave without calls; when the function
  * returns, none is in progress. It must not be called by the handler. Thread-safe. -EINVAL: no such structure, or it
- * tracks evictions. -EBUSY: it has objects. */
+ * tracks evictions. -EBUSY: it has had objects. */
 int farside_structure_on_evict(unsigned structure, farside_eviction_handler* handler, void* context);
 
 /* Stops moves: until farside_object_permit_moves() no object of these structures is moved: bit n stands for structure

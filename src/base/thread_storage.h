@@ -19,7 +19,7 @@ void free_thread_storage(void* thread_pointer);
 //
 // A program may create threads, and processes in its memory, by clone without CLONE_SETTLS. They run with the thread
 // pointer (FS) of their creator, or later with one that libc does not know, so thread-local variables would be those of
-// another thread, or nobody's. Such a thread gets a block for the variables of this library, to which GS points, and
+// another thread, or of none. Such a thread gets a block for the variables of this library, to which GS points, and
 // of_this_thread() finds them there:
 //
 //   GS -> | thread_pointer | base | the library's thread-local variables, all 0 at first |

@@ -267,6 +267,8 @@ TEST(EvictionHandlers, AreRefusedWhereTheyCannotBeCalled) {
   EXPECT_EQ(farside_structure_on_evict(tracked.id(), handler, nullptr), -EINVAL);
   auto object = make_unique_in<Small>(used);
   EXPECT_EQ(farside_structure_on_evict(used.id(), handler, nullptr), -EBUSY);
+  object = nullptr;
+  EXPECT_EQ(farside_structure_on_evict(used.id(), handler, nullptr), -EBUSY);  // its pages are kept for others
   EXPECT_EQ(farside_structure_on_evict(in.id(), handler, nullptr), 0);
   auto outer = make_unique<Small>();
   deref_scope scope;

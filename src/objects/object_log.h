@@ -23,11 +23,11 @@ class SegmentPool {
     max_for_new_ = bytes / kPageSize / 2;
   }
 
-  // The pages of this structure are evicted only when its eviction handler has been called. False: it has segments,
-  // and it is too late.
+  // The pages of this structure are evicted only when its eviction handler has been called. False: it has had
+  // segments, whose pages are not marked for that.
   bool guard(unsigned structure) {
     LockGuard guard(mutex_);
-    if (in_use() == 0) guarded_ = structure;
+    if (chunks_.empty()) guarded_ = structure;
     return guarded_ == structure;
   }
   bool is_guarded() {
